@@ -282,6 +282,28 @@ def test_values_become_flags_that_the_command_understands(tmp_path: Path) -> Non
 
 
 @needs_helm
+def test_a_zone_that_is_off_may_stand_without_quotes(tmp_path: Path) -> None:
+    """YAML reads the bare word as false."""
+    (tmp_path / "values.yaml").write_text("breaker: {enabled: true, zone: off}\n")
+    assert "--breaker-zone=off" in container(rendered("--values", str(tmp_path / "values.yaml")))["args"]
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("breaker.nodes=10%", "breaker.nodes has no effect without breaker.enabled=true"),
+        ("adoption.before=30s", "adoption.before has no effect without adoption.enabled=true"),
+    ],
+)
+def test_values_of_what_is_off_are_refused(values: str, said: str) -> None:
+    """Nobody should believe in a breaker that is not there."""
+    done = template("--set", values)
+    assert (done.returncode != 0, said in done.stderr) == (True, True)
+    assert template("--set", f"{values},{values.partition('.')[0]}.enabled=true").returncode == 0
+
+
+@needs_helm
 def test_rules_become_a_policy_file_that_can_be_read() -> None:
     """The rules are in a ConfigMap, and the container has the flag with the path of the file."""
     rules = [{"name": "batch", "match": {"namespaces": ["batch-*"]}, "pause": True}]

@@ -22,6 +22,7 @@ from taint_eviction.settings import Settings
 
 pytestmark = needs_kubectl
 
+README = MANIFESTS / "README.md"
 NODE_FILE = "overlays/static-pod/node"
 ADD_ON = "overlays/monitoring"
 INSTALLING = [build for build in BUILDS if build not in {ADD_ON, NODE_FILE}]
@@ -604,6 +605,21 @@ def test_a_dry_run_runs_beside_the_real_controller(real: str) -> None:
     for mine, other in (("overlays/dry-run", real), (real, "overlays/dry-run")):
         wanted = workload(mine)["spec"]["selector"]["matchLabels"]
         assert not wanted.items() <= pod(other)["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("build", ["base", "overlays/guarded", "overlays/managed"])
+def test_a_second_installation_in_one_namespace_has_its_own_pods(build: str, tmp_path: Path) -> None:
+    """The README's kustomization: no selector of one installation selects the other's pods, and they share no name."""
+    examples = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL))
+    [fields] = [example for example in examples if "namePrefix" in example]
+    second = built_around(build, tmp_path, **{**fields, "resources": [os.path.relpath(MANIFESTS / build, tmp_path)]})
+    for mine, other in ((second, build), (build, second)):
+        labels = pod(other)["metadata"]["labels"].items()
+        found = dict(selectors(mine))
+        assert len(found) == 4
+        assert not [place for place, wanted in found.items() if wanted.items() <= labels]
+    shared = {described(document) for document in render(build)} & {described(document) for document in render(second)}
+    assert not [each for each in shared if not each.startswith("Namespace ")]
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,20 @@ def test_an_old_name_is_warned_about_at_start(old: str, new: str, value: str, lo
     assert "deprecated" not in started(new, value).stderr
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [("--breaker-nodes=10%",), ("--breaker-lifecycle-nodes", "exempt"), ("--breaker-min-nodes", "5")],
+    ids=lambda flags: flags[0],
+)
+def test_settings_of_a_breaker_that_is_off_are_warned_about(flags: tuple[str, ...], logging_as_it_was: None) -> None:
+    """A rollback that drops --breaker alone must not stop the controller, and nobody should believe in a breaker."""
+    warning = "there is no circuit breaker: --breaker is not set, so its other flags have no effect\n"
+    assert warning in started(*flags).stderr
+    assert warning in started(TAINT_EVICTION_BREAKER_DUE_PODS="7").stderr
+    assert warning not in started(*flags, "--breaker").stderr
+    assert warning not in started().stderr
+
+
 def test_the_help_shows_durations_and_no_old_names(logging_as_it_was: None) -> None:
     """Defaults are written as a person would set them."""
     shown = " ".join(started("--help").stdout.split())

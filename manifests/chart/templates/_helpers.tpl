@@ -17,9 +17,15 @@ app.kubernetes.io/instance: {{ include "name" . }}
 {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* The flags of a group of values, as a list. False is the other half of a pair, or nothing. */}}
+{{/* The flags of a group of values, as a list. False is the other half of a pair, the word off unquoted, or nothing. */}}
 {{- define "flags" -}}
 {{- $pairs := list "event-reasons" }}
+{{- range $group := list "breaker" "adoption" }}
+{{- $values := index $.Values $group }}
+{{- if and (not $values.enabled) (omit $values "enabled") }}
+{{- fail (printf "%s.%s has no effect without %s.enabled=true" $group (omit $values "enabled" | keys | sortAlpha | first) $group) }}
+{{- end }}
+{{- end }}
 {{- range $group, $prefix := dict "breaker" "breaker-" "adoption" "adopt-" "process" "" "evicting" "" "limits" "" "watching" "" "election" "" "records" "" }}
 {{- range $key, $value := index $.Values $group }}
 {{- $flag := ternary (trimSuffix "-" $prefix) (printf "%s%s" $prefix (kebabcase $key)) (eq $key "enabled") }}
@@ -29,6 +35,8 @@ app.kubernetes.io/instance: {{ include "name" . }}
 - --{{ $flag }}
 {{- else if has $flag $pairs }}
 - --no-{{ $flag }}
+{{- else if eq $flag "breaker-zone" }}
+- --breaker-zone=off
 {{- end }}
 {{- end }}
 {{- end }}

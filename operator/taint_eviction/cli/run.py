@@ -28,6 +28,7 @@ from taint_eviction.cli.run_flags import format_groups, run_flags, take_renamed
 from taint_eviction.cli.run_settings import read_settings
 from taint_eviction.cli.signals import StopSignals
 from taint_eviction.cli.visible import complain
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.runtime.clock import ServerClock
@@ -83,6 +84,9 @@ def run(renamed: Sequence[str], /, **flags: Any) -> None:
     for warning in renamed:
         logger.warning(warning, extra={"what": "deprecated"})
     settings, problems = _configure(flags)
+    if not settings.breaker.enabled and settings.breaker != BreakerPolicy():
+        text = "there is no circuit breaker: --breaker is not set, so its other flags have no effect"
+        logger.warning(text, extra={"what": "no_breaker"})
     sys.exit(_give_up(flags["log_format"], EXIT_USAGE, *problems) if problems else _run(settings, flags))
 
 
