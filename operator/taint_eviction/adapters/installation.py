@@ -333,7 +333,8 @@ class Installation:
         if not bindings or (control_state is not None and control_state.adopter):
             return []
         said = f"ClusterRoleBinding {', '.join(bindings)} grants the right to patch pods, and nobody adopts"
-        advice = f"kubectl delete clusterrolebinding {' '.join(bindings)}; manifests/README.md names what belongs to it"
+        rest = "docs/install/managed-control-planes.md names what else is left"
+        advice = f"kubectl delete clusterrolebinding {' '.join(bindings)}; {rest}"
         return [CheckResult("adoption", State.WRONG, said, advice)]
 
     async def _admission_policy(self, replicas: Sequence[Replica]) -> list[CheckResult]:

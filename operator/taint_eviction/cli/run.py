@@ -84,7 +84,7 @@ def run(renamed: Sequence[str], /, **flags: Any) -> None:
     for warning in renamed:
         logger.warning(warning, extra={"what": "deprecated"})
     settings, problems = _configure(flags)
-    if not settings.breaker.enabled and settings.breaker != BreakerPolicy():
+    if not problems and not settings.breaker.enabled and settings.breaker != BreakerPolicy():
         text = "there is no circuit breaker: --breaker is not set, so its other flags have no effect"
         logger.warning(text, extra={"what": "no_breaker"})
     sys.exit(_give_up(flags["log_format"], EXIT_USAGE, *problems) if problems else _run(settings, flags))
