@@ -135,7 +135,7 @@ async def all_nodes(at: ClientStage) -> list[object]:
 
 
 async def all_items(at: ClientStage) -> list[object]:
-    return [item async for item in list_items(at.calls, ApiRequest("list", "nodes"))]
+    return [item async for item in list_items(at.calls, ApiRequest("list", "nodes"), lambda node: node)]
 
 
 @pytest.mark.parametrize("listed", [all_nodes, all_items])

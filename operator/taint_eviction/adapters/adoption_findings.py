@@ -13,6 +13,7 @@ from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_pod
 from taint_eviction.core.adoption import unexplained_marks
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import JsonObject
 from taint_eviction.runtime.ports import CallFailed
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -75,17 +76,9 @@ class AdoptionFindings:
 
     async def _pods(self) -> _Pods:
         pods = _Pods([], [], [])
-        async for body in list_items(self._calls, ApiRequest("list", "pods")):
-            metadata = body.get("metadata") or {}
-            name = f"{metadata.get('namespace')}/{metadata.get('name')}"
-            if any(_OLD_KEY in (metadata.get(field) or ()) for field in ("labels", "annotations")):
-                pods.old.append(name)
-            with suppress(MalformedObject):
-                pod = read_pod(body).value
-                if NOTE_ANNOTATION in (metadata.get("annotations") or ()):
-                    pods.noted.append(name)
-                elif unexplained_marks(pod):
-                    pods.unexplained.append(name)
+        async for found in list_items(self._calls, ApiRequest("list", "pods"), _look_at):
+            for names, of_pod in zip(pods, found, strict=True):
+                names.extend(of_pod)
         return pods
 
     async def _of_old_version(self, pods: _Pods) -> AsyncIterator[Finding]:
@@ -107,6 +100,21 @@ class AdoptionFindings:
         if pods.noted and leads is False:
             advice = "start a replica (the leader's log says more), or give them back: taint-eviction hand-back"
             yield False, "no replica leads, so pods whose countdowns are taken over are not evicted", advice
+
+
+def _look_at(body: JsonObject) -> _Pods | None:
+    """Return the name of a pod, where it belongs; None: nowhere."""
+    found, metadata = _Pods([], [], []), body.get("metadata") or {}
+    name = f"{metadata.get('namespace')}/{metadata.get('name')}"
+    if any(_OLD_KEY in (metadata.get(field) or ()) for field in ("labels", "annotations")):
+        found.old.append(name)
+    with suppress(MalformedObject):
+        pod = read_pod(body).value
+        if NOTE_ANNOTATION in (metadata.get("annotations") or ()):
+            found.noted.append(name)
+        elif unexplained_marks(pod):
+            found.unexplained.append(name)
+    return found if any(found) else None
 
 
 def _many(names: list[str]) -> str:

@@ -14,6 +14,7 @@ from taint_eviction.adapters.installed_replicas import CONTROLLER
 from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.adapters.preflight import allowed
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import JsonObject
 from taint_eviction.settings import Settings
 
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -66,10 +67,13 @@ class AdoptionRight:
         raise RightKept(f"{user} may patch pods{other}")
 
     async def _bindings(self) -> AsyncIterator[Mapping[str, Any]]:
-        async for body in list_items(self._calls, ApiRequest("list", "clusterrolebindings", group=_RBAC)):
+        def read(body: JsonObject) -> JsonObject | None:
             role = str((body.get("roleRef") or {}).get("name"))
-            if _COMPONENT in role and any(_user(each) in self._users for each in body.get("subjects") or ()):
-                yield body
+            ours = _COMPONENT in role and any(_user(each) in self._users for each in body.get("subjects") or ())
+            return body if ours else None
+
+        async for body in list_items(self._calls, ApiRequest("list", "clusterrolebindings", group=_RBAC), read):
+            yield body
 
 
 def _user(subject: Any) -> str:

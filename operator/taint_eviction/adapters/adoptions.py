@@ -29,14 +29,12 @@ _METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 Body = Mapping[str, Any]
 
 
-async def change_pod(
-    calls: ApiCalls, ref: PodRef, wanted: Callable[[Body], JsonPatch | None], body: Body | None = None
-) -> Body | None:
+async def change_pod(calls: ApiCalls, ref: PodRef, wanted: Callable[[Body], JsonPatch | None]) -> Body | None:
     """Patch a pod as it is now, and return it after the change; None: it is gone.
-    ``wanted`` is called right before each try; it returns None if nothing is to be changed. ``body``: the pod if it was
-    already read, None: it is read first.
+    ``wanted`` is called right before each try; it returns None if nothing is to be changed.
     """
-    if body is None and (body := await _read(calls, ref)) is None:
+    body = await _read(calls, ref)
+    if body is None:
         return None
     for _ in range(_MAX_TRIES):
         patch = wanted(body)
@@ -81,12 +79,17 @@ def _version(body: Body) -> object:
 async def list_noted(calls: ApiCalls) -> AsyncGenerator[PodRef, None]:
     """Yield the pods of all nodes that have the annotation, from their metadata alone."""
     request = ApiRequest("list", "pods", accept=_METADATA)
-    async for body in list_items(calls, request, _PAGE):
-        metadata = body.get("metadata")
-        if isinstance(metadata, dict) and NOTE_ANNOTATION in (metadata.get("annotations") or ()):
-            namespace, name, uid = (metadata.get(field) for field in ("namespace", "name", "uid"))
-            if isinstance(namespace, str) and isinstance(name, str) and isinstance(uid, str):
-                yield PodRef(NamespacedName(namespace, name), uid)
+    async for ref in list_items(calls, request, _noted, _PAGE):
+        yield ref
+
+
+def _noted(body: Body) -> PodRef | None:
+    metadata = body.get("metadata")
+    if isinstance(metadata, dict) and NOTE_ANNOTATION in (metadata.get("annotations") or ()):
+        namespace, name, uid = (metadata.get(field) for field in ("namespace", "name", "uid"))
+        if isinstance(namespace, str) and isinstance(name, str) and isinstance(uid, str):
+            return PodRef(NamespacedName(namespace, name), uid)
+    return None
 
 
 def patch_of(body: Body, pod: Pod, change: CountdownChange) -> JsonPatch:

@@ -1,11 +1,12 @@
-"""Lists as JSON, item by item, for callers that need other fields than ``api_reader`` reads."""
+"""Lists, item by item, for callers that need other fields than ``api_reader`` reads."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.core.text import JsonObject
 from taint_eviction.files.list_pages import EndlessList, ListPages
 from taint_eviction.runtime.ports import CallFailed
 
@@ -13,9 +14,17 @@ _PAGE = 500
 # How often a list is begun.
 _ATTEMPTS = 3
 
+ReadT = TypeVar("ReadT")
 
-async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the items of a list, page by page; when a page's token has expired, start again from the beginning.
+
+async def list_items(
+    calls: ApiCalls, call: ApiRequest, read: Callable[[JsonObject], ReadT | None], page: int = _PAGE
+) -> AsyncGenerator[ReadT, None]:
+    """Yield what ``read`` makes of the items of a list, page by page; when a page's token has expired, start again
+    from the beginning.
+
+    ``read`` is called with each item as it arrives, so that memory is needed for what it returns; None leaves the item
+    out. It changes nothing itself, since an item may come again, and raises no ``ValueError``.
 
     Fails if that happens too often, or the list does not end. A page of which only some items arrived is asked for
     again with half as many.
@@ -23,14 +32,14 @@ async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> As
     attempt, token, limit, pages = 1, "", page, ListPages()
     while True:
         following: dict[str, str | int] = {"continue": token} if token else {}
-        items: list[Any] = []
+        items = _ItemsRead(read)
         try:
             request = replace(call, query={**(call.query or {}), "limit": limit, **following})
-            answer = await calls.make(request, take=items.append)
+            answer = await calls.make(request, take=items.take)
         except CallFailed:
-            if len(items) <= 1:
+            if items.taken <= 1:
                 raise
-            limit = len(items) // 2
+            limit = items.taken // 2
             continue
         if token and answer.outcome is Outcome.EXPIRED and attempt < _ATTEMPTS:
             attempt, token = attempt + 1, ""
@@ -39,9 +48,8 @@ async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> As
         body = answer.need(Outcome.DONE).body
         if not isinstance(body, dict) or not isinstance(body.get("items"), list | None):
             raise CallFailed(f"the API server's answer is no list of {call.resource}")
-        for item in items:
-            if isinstance(item, dict):
-                yield item
+        for item in items.read:
+            yield item
         metadata = body.get("metadata")
         try:
             token = pages.following(metadata.get("continue") if isinstance(metadata, dict) else None)
@@ -49,3 +57,18 @@ async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> As
             raise CallFailed(str(error)) from None
         if not token:
             return
+
+
+class _ItemsRead(Generic[ReadT]):
+    """The items of one page as they are read; their JSON is not kept."""
+
+    def __init__(self, read: Callable[[JsonObject], ReadT | None]) -> None:
+        self.taken = 0
+        self.read: list[ReadT] = []
+        self._read = read
+
+    def take(self, item: Any) -> None:
+        self.taken += 1
+        found = self._read(item) if isinstance(item, dict) else None
+        if found is not None:
+            self.read.append(found)

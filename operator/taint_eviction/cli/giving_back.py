@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.adoption import builtin_seconds, unexplained_marks, wanted_change
-from taint_eviction.core.objects import NO_EXECUTE, Pod, PodRef, Taint
+from taint_eviction.core.objects import NO_EXECUTE, Node, Pod, PodRef, Taint
+from taint_eviction.core.text import JsonObject
 from taint_eviction.runtime.ports import CallFailed
 
 _AT_ONCE = 10
@@ -38,18 +39,14 @@ class GivingBack(Enum):
 class MarkedPod:
     """A pod with a mark or a note, as it was read.
 
+    ``noted``: there is a note, so that the pod can be given back.
     ``window_seconds``: after how many seconds the built-in controller evicts the pod once it has its seconds back,
     None: never, with the present taints.
     """
 
-    body: Mapping[str, Any]
     pod: Pod
+    noted: bool
     window_seconds: float | None
-
-    @property
-    def noted(self) -> bool:
-        """Return whether there is a note, so that the pod can be given back."""
-        return self.pod.adoption is not None
 
 
 class MarkedPods(NamedTuple):
@@ -61,26 +58,37 @@ class MarkedPods(NamedTuple):
 
 async def list_marked(calls: ApiCalls) -> MarkedPods:
     """List all pods with a mark or a note, and what the taints of their nodes mean for them; it reads every spec."""
-    found: dict[PodRef, tuple[Mapping[str, Any], Pod]] = {}
+    found: dict[PodRef, MarkedPod] = {}
     unreadable: dict[str, None] = {}
-    async for body in list_items(calls, ApiRequest("list", "pods")):
-        try:
-            pod = read_pod(body).value
-        except MalformedObject as error:
-            if NOTE_ANNOTATION in str(body):
-                unreadable[str(error)] = None
-            continue
-        if pod.adoption is not None or unexplained_marks(pod):
-            found[pod.ref] = body, pod
+    listed: AsyncIterator[MarkedPod | MalformedObject] = list_items(calls, ApiRequest("list", "pods"), _look_at)
+    async for each in listed:
+        if isinstance(each, MalformedObject):
+            unreadable[str(each)] = None
+        else:
+            found[each.pod.ref] = each
     taints: dict[str, list[Taint]] = {}
     if found:
-        async for body in list_items(calls, ApiRequest("list", "nodes")):
-            with contextlib.suppress(MalformedObject):
-                node = read_node(body).value
-                taints[node.name] = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
+        async for node in list_items(calls, ApiRequest("list", "nodes"), _node):
+            taints[node.name] = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
     # A list that begins anew, because its next page has expired, has some pods twice.
-    pods = [MarkedPod(body, pod, _window_seconds(pod, taints)) for body, pod in found.values()]
+    pods = [replace(each, window_seconds=_window_seconds(each.pod, taints)) for each in found.values()]
     return MarkedPods(pods, list(unreadable))
+
+
+def _look_at(body: JsonObject) -> MarkedPod | MalformedObject | None:
+    """Return a pod with a mark or a note, its window unknown; or what is wrong with a malformed one with a note."""
+    try:
+        pod = read_pod(body).value
+    except MalformedObject as error:
+        return error.with_traceback(None) if NOTE_ANNOTATION in str(body) else None
+    noted = pod.adoption is not None
+    return MarkedPod(pod, noted, None) if noted or unexplained_marks(pod) else None
+
+
+def _node(body: JsonObject) -> Node | None:
+    with contextlib.suppress(MalformedObject):
+        return read_node(body).value
+    return None
 
 
 def _window_seconds(pod: Pod, taints: Mapping[str, Sequence[Taint]]) -> float | None:
@@ -88,12 +96,14 @@ def _window_seconds(pod: Pod, taints: Mapping[str, Sequence[Taint]]) -> float | 
     return None if pod.terminating or not on_node else builtin_seconds(pod.tolerations, on_node)
 
 
-def patch_line(marked: MarkedPod) -> str | None:
-    """Return the command with which kubectl gives a pod back; None if there is nothing to give back."""
-    patch = _patch(marked.body, marked.pod)
-    if patch is None:
+async def patch_line(calls: ApiCalls, marked: MarkedPod) -> str | None:
+    """Read a pod again, and return the command with which kubectl gives it back; None: nothing is to be given back."""
+    patches: list[JsonPatch | None] = []
+    with contextlib.suppress(MalformedObject):  # It has become so since it was listed.
+        await change_pod(calls, marked.pod.ref, lambda body: patches.append(_patch(body, read_pod(body).value)))
+    if not patches or patches[0] is None:
         return None
-    namespace, name = map(shlex.quote, marked.pod.ref.key)
+    patch, (namespace, name) = patches[0], map(shlex.quote, marked.pod.ref.key)
     # Integers are written as they are; tools that compute with floats would round them.
     return f"kubectl patch pod -n {namespace} {name} --type=json -p {shlex.quote(orjson.dumps(patch).decode())}"
 
@@ -126,7 +136,7 @@ async def _give_back(calls: ApiCalls, marked: MarkedPod) -> GivingBack:
         given = patch is not None
         return patch
 
-    changed = await change_pod(calls, marked.pod.ref, wanted, marked.body)
+    changed = await change_pod(calls, marked.pod.ref, wanted)
     if changed is None:
         return GivingBack.GONE
     return GivingBack.DONE if given else GivingBack.UNCHANGED

@@ -84,8 +84,9 @@ async def _undo(on: Reached) -> ExitCode:
 async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
     pods, unreadable = await list_marked(on.calls)
     if flags["prints"]:
-        for line in filter(None, map(patch_line, pods)):
-            click.echo(line)
+        for pod in pods:
+            if pod.noted and (line := await patch_line(on.calls, pod)) is not None:
+                click.echo(line)
         return _leave_out(unreadable)
     await _need_the_right_place(on, NamespacedName(flags["lease_namespace"], flags["lease_name"]))
     for line in _foretell([pod for pod in pods if pod.noted]):
@@ -117,8 +118,8 @@ async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
 async def _need_the_right_place(on: Reached, lease: NamespacedName) -> None:
     """End the command if no leader could read its order: a controller with another Lease would go on adopting."""
     query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
-    pods = [body async for body in list_items(on.calls, ApiRequest("list", "pods", query=query))]
-    others = {each.lease for each in read_replicas(pods, "pods")[0] if each.adopts and not each.dry_run} - {lease}
+    listed = list_items(on.calls, ApiRequest("list", "pods", query=query), lambda pod: read_replicas([pod], "pods")[0])
+    others = {each.lease async for some in listed for each in some if each.adopts and not each.dry_run} - {lease}
     if others:
         where = [f"--lease-namespace {other.namespace} --lease-name {other.name}" for other in sorted(others)]
         give_up(

@@ -73,7 +73,10 @@ async def _calls(flags: Mapping[str, Any]) -> AsyncIterator[ApiCalls]:
         await connection.close()
 
 
-async def _list(calls: ApiCalls, request: ApiRequest) -> AsyncIterator[NamespacedName]:
-    async for item in list_items(calls, request):
-        metadata: JsonObject = item.get("metadata") or {}
-        yield NamespacedName(str(metadata.get("namespace")), str(metadata.get("name")))
+def _list(calls: ApiCalls, request: ApiRequest) -> AsyncIterator[NamespacedName]:
+    return list_items(calls, request, _key)
+
+
+def _key(body: JsonObject) -> NamespacedName:
+    metadata = body.get("metadata") or {}
+    return NamespacedName(str(metadata.get("namespace")), str(metadata.get("name")))

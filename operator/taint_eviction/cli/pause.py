@@ -18,7 +18,7 @@ from taint_eviction.cli.releasing import count_going, must_agree, release_flags,
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope
-from taint_eviction.core.text import did_you_mean
+from taint_eviction.core.text import JsonObject, did_you_mean
 from taint_eviction.planning.wording import many
 from taint_eviction.runtime.ports import CallFailed
 
@@ -251,8 +251,7 @@ async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping
 async def _others(on: Reached, chosen: Sequence[PauseScope]) -> list[PauseScope]:
     """Return all nodes or namespaces except the selected ones, which must exist."""
     kind = chosen[0].kind
-    items = [item async for item in list_items(on.calls, ApiRequest("list", f"{kind}s"))]
-    names = sorted(str((item.get("metadata") or {}).get("name")) for item in items)
+    names = sorted([name async for name in list_items(on.calls, ApiRequest("list", f"{kind}s"), _name)])
     for scope in chosen:
         if scope.name not in names:
             near = did_you_mean(scope.name, names)
@@ -276,7 +275,11 @@ async def _warn_if_absent(calls: ApiCalls, scope: PauseScope) -> None:
 async def _near(calls: ApiCalls, scope: PauseScope) -> str:
     """Return a suggestion; "" if no name is similar, or the user may not list them."""
     try:
-        items = [item async for item in list_items(calls, ApiRequest("list", f"{scope.kind}s"))]
+        names = [name async for name in list_items(calls, ApiRequest("list", f"{scope.kind}s"), _name)]
     except CallFailed:
         return ""
-    return did_you_mean(scope.name, [str((item.get("metadata") or {}).get("name")) for item in items])
+    return did_you_mean(scope.name, names)
+
+
+def _name(body: JsonObject) -> str:
+    return str((body.get("metadata") or {}).get("name"))

@@ -238,12 +238,12 @@ class FailoverReader:
         self, what: str, call: ApiRequest, read: Callable[[JsonObject], ReadT], max_items: int | None
     ) -> list[ReadT]:
         found: list[ReadT] = []
-        async with aclosing(list_items(self.calls, call)) as items:
+        async with aclosing(list_items(self.calls, call, read)) as items:
             async for item in items:
                 if len(found) == max_items:
                     self._say(not_all(what, max_items))
                     break
-                found.append(read(item))
+                found.append(item)
         return found
 
     async def _tried(self, what: str, call: ApiRequest) -> JsonObject | None:

@@ -10,10 +10,11 @@ from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.evictions import eviction_body
 from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.disruption_budgets import EvictionVerdict
+from taint_eviction.core.text import JsonObject
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan
 from taint_eviction.planning.planned_pod import PlannedPod
-from taint_eviction.planning.reading import InventoryReader
+from taint_eviction.planning.reading import InventoryReader, Putting
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 
 _TOLD_EVERY = 500
@@ -34,13 +35,12 @@ async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespa
     inventory = Inventory()
     reader = InventoryReader(inventory)
     for resource, kind, within in (("nodes", "Node", ""), ("pods", "Pod", namespace)):
-        async for item in list_items(calls, ApiRequest("list", resource, within)):
-            reader.put({**item, "kind": kind}, "cluster")
+        async for put in list_items(calls, ApiRequest("list", resource, within), _reading(reader, kind)):
+            put()
             if len(inventory) % _TOLD_EVERY == 0:
                 progress(len(inventory))
     try:
-        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", namespace, group=_POLICY)):
-            reader.put({**item, "kind": "PodDisruptionBudget"}, "cluster")
+        await _put_budgets(calls, reader, namespace)
     except CallFailed as error:
         if error.reason not in (FailureReason.FORBIDDEN, FailureReason.NOT_FOUND):
             raise
@@ -54,12 +54,21 @@ async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Invento
     inventory = Inventory()
     reader = InventoryReader(inventory)
     for namespace in namespaces:
-        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", namespace, group=_POLICY)):
-            reader.put({**item, "kind": "PodDisruptionBudget"}, "cluster")
+        await _put_budgets(calls, reader, namespace)
         if any(key.namespace == namespace for key in inventory.budgets):
-            async for item in list_items(calls, ApiRequest("list", "pods", namespace)):
-                reader.put({**item, "kind": "Pod"}, "cluster")
+            async for put in list_items(calls, ApiRequest("list", "pods", namespace), _reading(reader, "Pod")):
+                put()
     return inventory
+
+
+async def _put_budgets(calls: ApiCalls, reader: InventoryReader, namespace: str) -> None:
+    request = ApiRequest("list", "poddisruptionbudgets", namespace, group=_POLICY)
+    async for put in list_items(calls, request, _reading(reader, "PodDisruptionBudget")):
+        put()
+
+
+def _reading(reader: InventoryReader, kind: str) -> Callable[[JsonObject], Putting]:
+    return lambda item: reader.read({**item, "kind": kind}, "cluster")
 
 
 async def try_evictions(calls: ApiCalls, plan: Plan) -> None:

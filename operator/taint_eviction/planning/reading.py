@@ -5,8 +5,8 @@ Nodes and pods are read as the controller reads them. Files may be written by ha
 """
 
 import sys
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
@@ -25,6 +25,8 @@ _JSON_WORDS = {"NoneType": "null", "list": "a list", "bool": "true or false"}
 _JSON_WORDS["str"] = "text (kubectl prints objects with -o json)"
 
 Body = Mapping[str, Any]
+# Adds to the inventory what was read.
+Putting = Callable[[], None]
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
@@ -39,26 +41,27 @@ class InventoryReader:
         """Add an object, or the items of a List; a malformed one becomes a problem, the others count."""
         for each in _unpacked(body):
             if isinstance(each, Mapping):
-                self._put(each, place)
+                self.read(each, place)()
             else:
                 name = type(each).__name__
                 self.problem(place, f"an object was expected, not {_JSON_WORDS.get(name, 'a number')}")
 
-    def _put(self, body: Body, place: str) -> None:
+    def read(self, body: Body, place: str) -> Putting:
+        """Read one object, and return what adds it; until then nothing changes, and nothing of ``body`` is kept."""
         try:
             match _kind(body):
                 case "Node":
-                    self._put_node(body, place)
+                    return self._read_node(body, place)
                 case "Pod":
-                    self._put_pod(body, place)
+                    return self._read_pod(body, place)
                 case "PodDisruptionBudget":
                     budget = _read_budget(body)
-                    self._keep(self.inventory.budgets, budget.key, budget)
+                    return partial(self._keep, self.inventory.budgets, budget.key, budget)
                 case kind:
-                    self.inventory.skipped[kind] += 1
+                    return partial(self.inventory.skipped.update, [kind])
         except (MalformedObject, ValueError) as error:
             text = str(error)
-            self.problem(place, f"{text}; {_TAINT_FORM}" if "spec.taints" in text else text)
+            return partial(self.problem, place, f"{text}; {_TAINT_FORM}" if "spec.taints" in text else text)
 
     def problem(self, place: str, what: str) -> None:
         """Note what could not be read."""
@@ -66,24 +69,34 @@ class InventoryReader:
         if len(self.inventory.problems) < _MAX_PROBLEMS:
             self.inventory.problems.append(f"{place}: {what}")
 
-    def _put_node(self, body: Body, place: str) -> None:
+    def _read_node(self, body: Body, place: str) -> Putting:
         node, complaints = read_node(_completed(body, namespaced=False))
-        self._keep(self.inventory.nodes, node.name, NodeFacts(node, _labels(body)))
-        if len((body.get("spec") or {}).get("taints") or ()) > len(node.taints):
-            # If a taint is missing, the plan may be wrong.
-            self.problem(place, f"Node {node.name}: {'; '.join(complaints)}; {_TAINT_FORM}")
-        else:
-            self._complain(place, f"Node {node.name}", complaints)
+        facts = NodeFacts(node, _labels(body))
+        lacks_taint = len((body.get("spec") or {}).get("taints") or ()) > len(node.taints)
 
-    def _put_pod(self, body: Body, place: str) -> None:
+        def put() -> None:
+            self._keep(self.inventory.nodes, node.name, facts)
+            if lacks_taint:
+                # If a taint is missing, the plan may be wrong.
+                self.problem(place, f"Node {node.name}: {'; '.join(complaints)}; {_TAINT_FORM}")
+            else:
+                self._complain(place, f"Node {node.name}", complaints)
+
+        return put
+
+    def _read_pod(self, body: Body, place: str) -> Putting:
         pod, complaints = read_pod(_completed(body, namespaced=True))
         if body.get("spec") is None:
             raise ValueError(f"Pod {pod.ref}: spec is missing: has the text been cut?")
-        self._complain(place, f"Pod {pod.ref}", complaints)
         status = body.get("status")
         phase = status.get("phase") if isinstance(status, Mapping) else None
         facts = PodFacts(pod, _labels(body), _owner(body), _is_ready(status, pod.finished), phase == "Pending")
-        self._keep(self.inventory.pods, pod.ref.key, facts)
+
+        def put() -> None:
+            self._complain(place, f"Pod {pod.ref}", complaints)
+            self._keep(self.inventory.pods, pod.ref.key, facts)
+
+        return put
 
     def _keep(self, kept: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
         self.inventory.repeated += key in kept
