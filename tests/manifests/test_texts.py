@@ -35,7 +35,7 @@ _OTHERS = re.compile(
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Not the namespace of that name.
-_INVOKED = re.compile(r"(?<!-n )\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)([^`|\n#]*)")
+_INVOKED = re.compile(r"(?<!-n )(?<!namespace/)\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)([^`|\n#]*)")
 
 
 @cache
