@@ -7,31 +7,24 @@ import pytest
 from taint_eviction.cli.asking import Ask
 from taint_eviction.cli.control_state import Reached
 from taint_eviction.cli.releasing import Going, count_going
-from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.control_state import ControlState
 
-ROW = {"dueInSeconds": -5, "hold": {"reason": "breaker_open"}, "node": "n1", "namespace": "shop", "rule": None}
-DOCUMENT = {
-    "breaker": {"open": True},
-    "policy": {"rules": []},
-    "pending": [ROW | {"name": "web", "outOfService": False}, ROW | {"name": "off", "outOfService": True}],
-}
+ROW = {"dueInSeconds": -5, "node": "n1", "namespace": "shop", "rule": None}
 
 
-@pytest.mark.parametrize(
-    ("latch", "going"),
-    [
-        (Latch(0.0, "5 of 9 nodes"), ["off"]),
-        (Latch(0.0, "5 of 9 nodes", out_of_service=True), []),
-        (Latch(0.0, "malformed", unreadable=True), []),
-    ],
-)
-async def test_a_breaker_that_too_many_nodes_out_of_service_have_opened_holds_their_pods_too(
-    monkeypatch: pytest.MonkeyPatch, latch: Latch, going: list[str]
+@pytest.mark.parametrize(("reason", "going"), [("paused", ["off"]), ("breaker_open", [])])
+async def test_pods_of_a_node_out_of_service_leave_unless_the_breaker_holds_them_too(
+    monkeypatch: pytest.MonkeyPatch, reason: str, going: list[str]
 ) -> None:
-    """Any other open breaker lets the pods of nodes that are out of service go."""
+    """The leader says by what each pod is held; a breaker that it names goes on holding it after a resume."""
+    pending = [
+        ROW | {"name": "web", "outOfService": False, "hold": {"reason": "breaker_open"}},
+        ROW | {"name": "off", "outOfService": True, "hold": {"reason": reason}},
+    ]
+    document = {"breaker": {"open": True}, "policy": {"rules": []}, "pending": pending}
 
     async def whole_status(*_: object) -> dict[str, Any]:
-        return DOCUMENT
+        return document
 
     def asking_leader(*_: object) -> Ask:
         return cast(Ask, None)
@@ -42,6 +35,6 @@ async def test_a_breaker_that_too_many_nodes_out_of_service_have_opened_holds_th
     class Anywhere:
         calls = where = None
 
-    found = await count_going(cast(Reached, Anywhere()), {}, ControlState(latch=latch), reset=False)
+    found = await count_going(cast(Reached, Anywhere()), {}, ControlState(), reset=False)
     assert isinstance(found, Going)
     assert [row["name"] for row in found.rows] == going

@@ -92,12 +92,12 @@ def _waits(row: Row) -> bool:
 
 def _holding(document: Document, after: ControlState, is_open: bool) -> Callable[[Row], bool]:
     paused_rules = {rule["name"] for rule in document["policy"]["rules"] if rule["paused"]}
-    holds_out_of_service = after.latch is not None and (after.latch.out_of_service or after.latch.unreadable)
 
     def holds(row: Row) -> bool:
         return (
             after.cluster is not None
-            or (is_open and (holds_out_of_service or not row["outOfService"]))
+            # An open breaker that holds a pod of a node out of service comes before a pause in the leader's answer.
+            or (is_open and (not row["outOfService"] or row["hold"]["reason"] == "breaker_open"))
             or row["node"] in after.nodes
             or row["namespace"] in after.namespaces
             or row["rule"] in paused_rules
