@@ -18,6 +18,7 @@ _LEASE = frozenset({CallKind.READ_LEASE, CallKind.WRITE_LEASE})
 _CONTROL_STATE = frozenset({CallKind.READ_CONTROL_STATE})
 _NODE_READS = frozenset({CallKind.READ_NODE})
 _TAKING_BACK = frozenset({CallKind.UNMARK})
+_LISTS = frozenset({CallKind.LIST_PODS, CallKind.LIST_CACHED_PODS})
 # A leader stays the leader with calls up to this slow; a watch that lags no more than this counts as undisturbed.
 _SLOWEST_SECONDS, _FARTHEST_BEHIND_SECONDS = 4.5, 3.0
 # How long an eviction waits at most for the watch of nodes to reach the version of a live read.
@@ -28,6 +29,9 @@ _WITHOUT_WORKERS_SECONDS = 2.0
 _LAGGED_SECONDS = 10.0
 # The watch of nodes runs again this long after it was cut for a moment; and how soon one temporary failure is retried.
 _SHORT_CUT_SECONDS, _WATCHED_AGAIN_SECONDS, _ONE_RETRY_SECONDS = 1.0, 5.0, 1.0
+# A process that starts lists all tainted nodes' pods. Where more of these lists hang than may be under way, a list of
+# another node waits until they are given up, and so long besides.
+_GIVEN_UP_SECONDS = 4.0
 # How long the election of the first leader may take besides its calls, and the time between two tries.
 _ELECTION_SECONDS, _BETWEEN_TRIES_SECONDS = 3.0, 4.4
 
@@ -63,6 +67,11 @@ class Disturbances:
         calls = [action.fault.delay_seconds for action in actions if isinstance(action, do.DisturbCalls)]
         half_open = [action.late_seconds or 0.0 for action in actions if isinstance(action, do.Partition)]
         self.late_seconds = max([*calls, *half_open], default=0.0)
+        lists_hang = any(
+            isinstance(action, do.DisturbCalls) and action.fault.hangs and action.picked.calls & _LISTS
+            for action in actions
+        )
+        self._starts_seconds = self._settings.call_timeout_seconds + _GIVEN_UP_SECONDS if lists_hang else 0.0
         self._unjudged = holds_back(scenario)
 
     def excuse(self, at: float, pod: str, node: str) -> Excuse:
@@ -71,6 +80,8 @@ class Disturbances:
             return UNJUDGED
         # The first election and the first read of the control state may use slow calls, too.
         over_at = _ELECTION_SECONDS + 3.0 * self._slowest if self._slowest else -math.inf
+        if self._starts_seconds:
+            over_at = max(over_at, self._starts_seconds)
         late_seconds = 0.0
         begun = [step for step in self._steps if step.at <= at]
         for step in begun:
@@ -87,7 +98,7 @@ class Disturbances:
                 # A successor waits until the Lease has expired.
                 between_tries = _BETWEEN_TRIES_SECONDS if self._slowest else 0.0
                 waits = settings.election.lease_duration_seconds + 7.0 + between_tries + 4.0 * self._slowest
-                return step.at + after + waits
+                return step.at + after + waits + self._starts_seconds
             case do.DisturbCalls() as calls:
                 return self._over_for(calls, step.at, pod, node)
             case do.LagWatches(by_seconds=seconds, watches=do.Watches(pods=False)):
