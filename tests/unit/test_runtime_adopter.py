@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.builders import EPOCH, node, pod, ref, taint, tolerates
-from tests.unit.runtime_fakes import HANGS, Body, FakePolicy, at, refused, running, times_out, until, virtually
+from tests.unit.runtime_fakes import HANGS, Body, FakePolicy, How, at, refused, running, times_out, until, virtually
 
 from taint_eviction.adapters.taints_and_tolerations import read_tolerations
 from taint_eviction.core.adoption import CountdownChange, with_seconds
@@ -345,6 +345,24 @@ async def test_a_call_that_hangs_holds_up_only_itself() -> None:
     async with running(it.adopter.run()):
         await until(245)
         assert it.adopter.adopted_count() == 28
+
+
+@virtually
+async def test_calls_that_hang_in_one_namespace_leave_places_for_others() -> None:
+    """60 pods of a tenant take half of the 50 places; pods of others that come later are taken over in time."""
+    it = AdoptingBody()
+    it.api.ever["CHANGE"] = HANGS
+    it.shows(node(taint()))
+    for number in range(60):
+        it.shows(pod(tolerates(300), name=f"evil-{number}", uid=f"evil-{number}", namespace="tenant"))
+    async with running(it.adopter.run()):
+        await until(245)
+        assert 25 <= len(it.sent()) < 40
+        it.api.ever["CHANGE"] = How()
+        for number in range(8):
+            it.shows(pod(tolerates(20), name=f"web-{number}", uid=f"web-{number}"))
+        await until(257)
+        assert it.adopter.adopted_count() == 8
 
 
 @virtually

@@ -326,6 +326,15 @@ class Adopter:
         young = sum(now - since < _LENDS_SECONDS for since in self._under_way.values())
         return min(self._settings.parallelism - young, _MAX_UNDER_WAY - len(self._under_way))
 
+    def _has_place(self, ref: PodRef) -> bool:
+        """Return whether a write may begin: fewer for the namespace of this pod are under way than places are free.
+
+        So writes that hang, in whatever namespaces, leave a place for the next one.
+        """
+        namespace = ref.key.namespace
+        of_namespace = sum(each.key.namespace == namespace for each in self._under_way)
+        return self._room() > 0 and of_namespace < _MAX_UNDER_WAY - len(self._under_way)
+
     # Taking over
 
     def _begin_marks(self, group: asyncio.TaskGroup) -> None:
@@ -347,7 +356,7 @@ class Adopter:
             record = self._pods.find(ref)
             if record is not None and not may_be_marked(record.pod):
                 self._refuse(ref, CallFailed(_TOO_MANY, reason=FailureReason.FORBIDDEN))
-            elif ref not in self._under_way:
+            elif ref not in self._under_way and self._has_place(ref):
                 self._under_way[ref] = now
                 group.create_task(self._mark(ref), name=f"mark {ref}")
 
@@ -487,7 +496,7 @@ class Adopter:
                     self._to_check.add(ref)  # It is decided when the built-in controller has seen the mark.
             elif kept is not None and kept.retry_at > now:
                 pass
-            elif ref in self._under_way or self._room() <= 0 or self._rests_until.get(ref, now) > now:
+            elif ref in self._under_way or not self._has_place(ref) or self._rests_until.get(ref, now) > now:
                 self._to_check.add(ref)
             else:
                 self._under_way[ref] = now
