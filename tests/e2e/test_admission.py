@@ -8,10 +8,12 @@ last test, in which the real command runs with the account's own token.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
+import string
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -253,6 +255,8 @@ def seconds(index: int, value: int) -> Json:
     return add(f"/spec/tolerations/{index}/tolerationSeconds", value)
 
 
+# As many annotations as the API server lets a pod have.
+SHORT_KEYS = ["".join(each) for each in itertools.islice(itertools.product(string.ascii_letters, repeat=3), 40_000)]
 REMOVE_NOTE = {"op": "remove", "path": NOTE_PATH}
 CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "it goes"}
 
@@ -284,6 +288,10 @@ class TriedCalls:
                 *("large", "a", [marked]),
                 labels={f"{number:05}-{'x' * 50}": "y" * 60 for number in range(5000)},
                 annotations={NOTE: noted(300), **{f"a{number}": "z" * 5000 for number in range(50)}},
+            ),
+            "annotated": await create(
+                *("annotated", "a", [{**NOT_READY, "tolerationSeconds": 300}]),
+                annotations=dict.fromkeys(SHORT_KEYS, ""),
             ),
             "many tolerations": await create(
                 "many", "a", [{**MAINTENANCE, "key": f"k{number}", "tolerationSeconds": 9} for number in range(5000)]
@@ -348,6 +356,7 @@ class TriedCalls:
             "condition of a finished pod": await self.condition("finished", "True"),
             "condition of a pod with many tolerations": await self.condition("many tolerations", "True"),
             "condition of a large pod": await self.condition("large", "True"),
+            "condition of a pod with many annotations": await self.condition("annotated", "True"),
             "deletion of a large pod": await self.delete("large", **self.uid("large")),
             "giving back to a large pod": await self.patch("large", seconds(0, 300), REMOVE_NOTE),
             "deletion": await self.delete("plain", **self.uid("plain")),
@@ -459,6 +468,9 @@ class TriedCalls:
                 "adopted", {"op": "remove", "path": "/spec/tolerations/0/tolerationSeconds"}
             ),
             "mark without a note": await self.patch("plain", seconds(0, MARK)),
+            "marking a pod with many annotations": await self.patch(
+                "annotated", seconds(0, MARK), add(NOTE_PATH, noted(300))
+            ),
             "note without a mark": await self.patch("plain", add(NOTE_PATH, noted(300))),
             "another ConfigMap": await self.write("POST", "configmaps", namespace, "aws-auth"),
             "a ConfigMap elsewhere": await self.write("POST", "configmaps", "default", lease),
