@@ -6,14 +6,13 @@ Between them it may make moves that a trace does not show: ticks, answers that n
 import functools
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.models.checking import FOLDER, Bounds, Move, run
+from tests.models.checking import FOLDER, Bounds, Move, copy_model, run
 
 _MOVES = re.compile(r"^mtype = \{(.+?)\};", re.MULTILINE | re.DOTALL)
 _MAX_DEPTH = 2_000_000
@@ -39,8 +38,7 @@ class Acceptor:
     def __init__(self, model: str, bounds: Bounds) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._numbers = move_numbers(model)
-        for name in (f"{model}.pml", "acceptor.h"):
-            shutil.copy(FOLDER / name, self._folder.name)
+        copy_model(model, self._folder.name)
         defines = [f"-D{name}={value}" for name, value in {**bounds, "TRACE": 1}.items()]
         run(self._folder.name, "spin", "-a", *defines, f"{model}.pml")
         run(self._folder.name, "gcc", "-O1", "-w", "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c")

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+# What each model includes.
+_SHARED = "trace.h"
 
 _MISTAKE = re.compile(r"^#define (\w+) \(MISTAKE == (\d+)\) */\* (.+) \*/$", re.MULTILINE)
-_MOVE = re.compile(r"^\s*@ (\w+)(?: (\d+))?$", re.MULTILINE)
+_MOVE = re.compile(r"^\s*@ (\w+) (\d+)$", re.MULTILINE)
 _MAX_MEGABYTES = 4000
 _WALK_STEPS = 3000
 
@@ -57,7 +59,7 @@ def visit_all(model: str, bounds: Bounds) -> Visit:
 def _visit(model: str, bounds: tuple[tuple[str, int], ...]) -> Visit:
     defines = [f"-D{name}={value}" for name, value in bounds]
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(FOLDER / f"{model}.pml", folder)
+        copy_model(model, folder)
         run(folder, "spin", "-a", *defines, f"{model}.pml")
         # Without partial-order reduction: the properties are about every state, and a search by depth needs none.
         how = ["-DSAFETY", "-DBFS", "-DNOREDUCE", f"-DMEMLIM={_MAX_MEGABYTES}"]
@@ -69,7 +71,7 @@ def _visit(model: str, bounds: tuple[tuple[str, int], ...]) -> Visit:
         moves: tuple[Move, ...] = ()
         if found is not None:
             trail = run(folder, "spin", "-t", *defines, f"{model}.pml")
-            moves = tuple(Move(name, int(of or 0)) for name, of in _MOVE.findall(trail))
+            moves = tuple(Move(name, int(of)) for name, of in _MOVE.findall(trail))
         return Visit(
             states=int(float(_one(r"([\d.e+]+) states, stored", said))),
             depth=int(_one(r"depth reached (\d+)", said)),
@@ -77,6 +79,12 @@ def _visit(model: str, bounds: tuple[tuple[str, int], ...]) -> Visit:
             violated="" if found is None else found[1].strip(),
             moves=moves,
         )
+
+
+def copy_model(model: str, folder: str) -> None:
+    """Copy a model, and what it includes, into a folder."""
+    for name in (f"{model}.pml", _SHARED):
+        shutil.copy(FOLDER / name, folder)
 
 
 def _one(pattern: str, text: str) -> str:
@@ -98,6 +106,6 @@ def walk(model: str, bounds: Bounds, seed: int) -> tuple[Move, ...]:
     """Walk through a model at random, and return the moves."""
     defines = [f"-D{name}={value}" for name, value in bounds.items()]
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(FOLDER / f"{model}.pml", folder)
+        copy_model(model, folder)
         said = run(folder, "spin", f"-n{seed}", f"-u{_WALK_STEPS}", *defines, f"{model}.pml")
-    return tuple(Move(name, int(of or 0)) for name, of in _MOVE.findall(said))
+    return tuple(Move(name, int(of)) for name, of in _MOVE.findall(said))

@@ -1,4 +1,4 @@
-"""The control state in the model ``lease``: moves of its environment as scenarios, and what the code did as traces.
+"""Plays of the model ``control_state``: moves of its environment as scenarios, and what the code did as traces.
 
 A surge of taints lets the leader open the breaker, and its end lets the leader close it. A leader is deposed by being
 suspended for longer than its Lease; what it wrote, or tries again, comes late.

@@ -2,7 +2,7 @@
  *
  * Time is counted in ticks. One tick is longer than an API server that answers needs for a request.
  * ASSUMPTIONS
- *  1. At most one process leads, and sends nothing once it does not (lease.pml shows that). The next one may lead
+ *  1. At most one process leads, and sends nothing once it does not (elections.pml shows that). The next one may lead
  *     at once. A leader may die at any moment; its requests stay under way.
  *  2. A request that was sent is decided or lost within LIFE ticks, also where nobody waits for the answer.
  *  3. The built-in controller sees a change within LAG ticks, and not necessarily every change. Once armed, its timer
@@ -49,23 +49,10 @@
 #define MARK 14              /* MaxInt64 */
 #define EVER 15              /* no seconds: the owner's "indefinitely" */
 #define NEVER 15
-#ifndef TRACE
-#define seen(what) true
-#define see(what) printf("@ %e\n", what)
-#define holds(property) assert(property)
-#define BEGIN skip;
-#define END
-#define TRACED 0
-#else                        /* accepts a trace: its moves and ticks in their order, with hidden moves in between */
 #define hidden(what) (what == request_late || what == late_request_lost || what == leader_reads || what == looks || \
                       what == sends_entry || what == sends_leave || what == sends_confirmation || what == nothing_done || \
                       what == outdated || what == built_in_sees || what == hand_back_waits)
-#define seen(what) (!violated && (hidden(what) || expected(what, 0)))
-#define see(what) if :: hidden(what) -> skip :: else -> at++ fi
-#define holds(property) violated = violated || !(property)
-#define TRACED 1
-#include "acceptor.h"
-#endif
+#include "trace.h"
 
 mtype = { taint_0, untaint_0, owner_short, owner_long, owner_ever, owner_removes_annotation, taint_1, untaint_1,
           built_in_sees, built_in_restarts, built_in_evicts, leader_with_flag, leader_without_flag, leader_ends,
@@ -108,9 +95,6 @@ byte i, k, least; bool gone, all;
 #define returns(i) (noted(i) && (!flag || heard || !taint[i] && (without > LAG || !TIMERS || BACK_AT_ONCE)))
 
 /* The mistakes, each put in by -DMISTAKE=<its number>. */
-#ifndef MISTAKE
-#define MISTAKE 0
-#endif
 #define SAID_ONCE_CONFIRMED (MISTAKE == 1) /* hand-back believes the confirmation and does not wait */
 #define NOT_CONFIRMED (MISTAKE == 2)       /* hand-back waits for no confirmation, and counts from its order */
 #define ANY_ORDER (MISTAKE == 3)           /* a confirmation does not name the order that it confirms */
@@ -154,7 +138,6 @@ inline leaderless() { up = 0; flag = 0; fresh = 0; heard = 0; this_order = 0; en
 #define outcome(r, what) (!TRACED -> what : (r.kind == Enter -> entered_it : (!r.tested -> \
     (r.kind == Mark || r.kind == Give -> refused : nothing_done) : (r.kind == Mark -> marked : (r.kind == Give -> \
     given_back : (r.kind == Leave -> left_it : confirmed_it))))))
-#define MOVE(what, guard) :: d_step { (guard) && seen(what) -> see(what);
 inline properties() { holds(!(hand_back == Said && some(noted)));  /* P1 */
                       holds(!some(noted) || entry) }               /* P4 */
 inline give_up(k) {                  /* the answer does not come in time: the request stays under way */
@@ -173,78 +156,78 @@ active proctype all_of_it() {
     do
     END
     /* The node and the owner. */
-    MOVE(taint_0, !taint[0]) toggle(0) }
-    MOVE(untaint_0, taint[0]) toggle(0) }
-    MOVE(owner_short, TIMERS && OWNER && spec[0] != SHORT) owner_sets(0, SHORT) }
-    MOVE(owner_long, OWNER && spec[0] != LONG) owner_sets(0, LONG) }
-    MOVE(owner_ever, OWNER && spec[0] != EVER) owner_sets(0, EVER) }
-    MOVE(owner_removes_annotation, OWNER && note[0] != 0) note[0] = 0; if :: spec[0] == MARK ->
+    MOVE(0, taint_0, !taint[0]) toggle(0) }
+    MOVE(0, untaint_0, taint[0]) toggle(0) }
+    MOVE(0, owner_short, TIMERS && OWNER && spec[0] != SHORT) owner_sets(0, SHORT) }
+    MOVE(0, owner_long, OWNER && spec[0] != LONG) owner_sets(0, LONG) }
+    MOVE(0, owner_ever, OWNER && spec[0] != EVER) owner_sets(0, EVER) }
+    MOVE(0, owner_removes_annotation, OWNER && note[0] != 0) note[0] = 0; if :: spec[0] == MARK ->
            word[0] = MARK :: else fi; undisturbed(); written() }
 #if N == 2
-    MOVE(taint_1, !taint[1]) toggle(1) }
-    MOVE(untaint_1, taint[1]) toggle(1) }
+    MOVE(0, taint_1, !taint[1]) toggle(1) }
+    MOVE(0, untaint_1, taint[1]) toggle(1) }
 #endif
     /* The built-in controller. */
-    MOVE(built_in_sees, stale) stale = 0; find_least();
+    MOVE(0, built_in_sees, stale) stale = 0; find_least();
            if :: least == NEVER -> timer = NEVER :: least != NEVER && timer == NEVER -> timer = least :: else fi }
-    MOVE(built_in_restarts, timer != NEVER || TRACED) timer = NEVER; stale = (stale ->
+    MOVE(0, built_in_restarts, timer != NEVER || TRACED) timer = NEVER; stale = (stale ->
            stale : 1) }          /* it restarts */
-    MOVE(built_in_evicts, timer == 0) holds(able < ENOUGH); /* P3 */ gone = 1 }
+    MOVE(0, built_in_evicts, timer == 0) holds(able < ENOUGH); /* P3 */ gone = 1 }
     /* Leaders begin and die; requests are decided, late or lost. */
-    MOVE(leader_with_flag, !up) quiet = 0; up = 1; flag = 1; fresh = (OLD_ORDERS || !PEOPLE);
+    MOVE(0, leader_with_flag, !up) quiet = 0; up = 1; flag = 1; fresh = (OLD_ORDERS || !PEOPLE);
            entered = !PEOPLE; knows = !PEOPLE; entry = (entry || !PEOPLE) }
-    MOVE(leader_without_flag, PEOPLE && !up) quiet = 0; up = 1; fresh = OLD_ORDERS }
-    MOVE(leader_ends, up && idle) leaderless() }
-    MOVE((TRACED -> leader_ends : leader_ends_request_late), up && !idle && late[0].kind == 0) give_up(0);
+    MOVE(0, leader_without_flag, PEOPLE && !up) quiet = 0; up = 1; fresh = OLD_ORDERS }
+    MOVE(0, leader_ends, up && idle) leaderless() }
+    MOVE(0, (TRACED -> leader_ends : leader_ends_request_late), up && !idle && late[0].kind == 0) give_up(0);
            leaderless() }
-    MOVE(request_late, up && !idle && late[0].kind == 0) give_up(0); undisturbed() }
-    MOVE(outcome(mine, answered), !idle) if :: mine.kind == Enter -> entered = 1
+    MOVE(0, request_late, up && !idle && late[0].kind == 0) give_up(0); undisturbed() }
+    MOVE(0, outcome(mine, answered), !idle) if :: mine.kind == Enter -> entered = 1
                        :: mine.kind == Mark && mine.tested -> knows = 1
                        :: mine.kind == Leave && mine.tested -> saw_entry = 0
                        :: !mine.tested -> undisturbed()
                        :: else fi;
                     decide(mine); forget(mine); properties() }
-    MOVE(outcome(late[0], late_request_decided), late[0].kind != 0) undisturbed(); decide(late[0]); forget(late[0]);
+    MOVE(0, outcome(late[0], late_request_decided), late[0].kind != 0) undisturbed(); decide(late[0]); forget(late[0]);
            properties() }
-    MOVE(outdated, TRACED && (mine.kind == Mark || mine.kind == Give) && mine.tested) mine.tested = 0 }
-    MOVE(late_request_lost, late[0].kind != 0) forget(late[0]) }
+    MOVE(0, outdated, TRACED && (mine.kind == Mark || mine.kind == Give) && mine.tested) mine.tested = 0 }
+    MOVE(0, late_request_lost, late[0].kind != 0) forget(late[0]) }
     /* The leader. */
-    MOVE(leader_reads, PEOPLE && up && (!fresh || heard != order || heard && !this_order || saw_entry != entry))
+    MOVE(0, leader_reads, PEOPLE && up && (!fresh || heard != order || heard && !this_order || saw_entry != entry))
            fresh = 1; heard = order; this_order = order; saw_entry = entry;
            entered = entry && (entered || ENTRY_FOUND) }
-    MOVE(sends_entry, up && idle && fresh && flag && !heard && !entered) send(Enter) }
-    MOVE(sends_mark, adopts && idle && some(counts))
+    MOVE(0, sends_entry, up && idle && fresh && flag && !heard && !entered) send(Enter) }
+    MOVE(0, sends_mark, adopts && idle && some(counts))
            send(Mark); find_least(); all = 0;
            each(if :: counts(i) && !(DUE_ONLY && (spec[i] != least || all)) ->
                       mine.which[i] = 1; mine.noted[i] = spec[i]; all = 1
                    :: else fi) }
-    MOVE(sends_give_back, gives && idle && (knows || TRACED) && some(returns))
+    MOVE(0, sends_give_back, gives && idle && (knows || TRACED) && some(returns))
            send(Give); each(if :: returns(i)
            -> mine.which[i] = 1;
                mine.noted[i] = note[i] :: else fi) }
-    MOVE(looks, PEOPLE && gives && look == 0) knows = some(noted);
+    MOVE(0, looks, PEOPLE && gives && look == 0) knows = some(noted);
            clean = ((age == WAIT || LEFT_EARLY) && !knows);
            look = (LOOKS_ONCE -> NEVER : (age == 0 -> WAIT : HOUR)) }
-    MOVE(sends_leave, gives && idle && !flag && clean && (age == WAIT || LEFT_EARLY) && saw_entry)
+    MOVE(0, sends_leave, gives && idle && !flag && clean && (age == WAIT || LEFT_EARLY) && saw_entry)
            send(Leave) }
-    MOVE(sends_confirmation, up && idle && fresh && heard && (!confirmed || TRACED)) send(Confirm);
+    MOVE(0, sends_confirmation, up && idle && fresh && heard && (!confirmed || TRACED)) send(Confirm);
            mine.tested = this_order }
-    MOVE(evicts, TIMERS && up && fresh && some(due)) holds(some(passed)); /* P2 */ gone = 1 }
+    MOVE(0, evicts, TIMERS && up && fresh && some(due)) holds(some(passed)); /* P2 */ gone = 1 }
     /* People and hand-back. */
-    MOVE(hand_back_orders, PEOPLE && hand_back == Nobody) hand_back = Ordered; order = 1; confirmed = 0;
+    MOVE(0, hand_back_orders, PEOPLE && hand_back == Nobody) hand_back = Ordered; order = 1; confirmed = 0;
            undisturbed() }
-    MOVE(hand_back_waits, hand_back == Ordered && (confirmed || !up || NOT_CONFIRMED))
+    MOVE(0, hand_back_waits, hand_back == Ordered && (confirmed || !up || NOT_CONFIRMED))
            hand_back = Counting; quiet = 0 }
-    MOVE(hand_back_gives_back, hand_back == Counting && some(noted)) each(if :: noted(i) ->
+    MOVE(0, hand_back_gives_back, hand_back == Counting && some(noted)) each(if :: noted(i) ->
            spec[i] = note[i]; note[i] = 0 :: else fi);
            written(); holds(!some(wrong)) }
-    MOVE(hand_back_says_nothing_is_adopted, hand_back == Counting && (quiet == WAIT || SAID_ONCE_CONFIRMED) &&
+    MOVE(0, hand_back_says_nothing_is_adopted, hand_back == Counting && (quiet == WAIT || SAID_ONCE_CONFIRMED) &&
            !some(noted)) hand_back = Said; entry = 0; overtaken(Leave, Leave) }
-    MOVE(order_ends, order) undisturbed(); this_order = ANY_ORDER; hand_back = Nobody; order = 0;
+    MOVE(0, order_ends, order) undisturbed(); this_order = ANY_ORDER; hand_back = Nobody; order = 0;
            confirmed = 0; quiet = 0; if :: !ANY_ORDER -> overtaken(Confirm, Confirm) :: else fi }
     :: gone -> break
     /* Time. */
-    MOVE(tick, timer != 0 && stale <= LAG && (idle || mine.age < 1) && (late[0].kind == 0 || late[0].age < LIFE)
+    MOVE(0, tick, timer != 0 && stale <= LAG && (idle || mine.age < 1) && (late[0].kind == 0 || late[0].age < LIFE)
            && !owes) each(since[i] = (TIMERS && taint[i] && since[i] < LONG -> since[i] + 1 : since[i]));
            timer = (timer == NEVER -> NEVER : timer - 1); stale = (stale -> stale + 1 : 0);
            mine.age = mine.age + !idle; late[0].age = late[0].age + (late[0].kind != 0);

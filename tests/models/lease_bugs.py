@@ -1,4 +1,4 @@
-"""The mistakes of the model ``lease``, put into the code one at a time."""
+"""The mistakes of the models ``elections`` and ``control_state``, put into the code one at a time."""
 
 import asyncio
 from collections.abc import Callable, Mapping

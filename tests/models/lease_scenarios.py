@@ -1,4 +1,4 @@
-"""The moves of the environment in the model ``lease`` as scenarios, and what the code did in them as its traces."""
+"""The moves of the environment in the model ``elections`` as scenarios, and what the code did in them as its traces."""
 
 import random
 from collections.abc import Callable, Sequence

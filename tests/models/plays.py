@@ -76,9 +76,9 @@ PARTS: Mapping[str, Part] = {
     "hand-back": _countdowns(HAND_BACK, "hand-back"),
     "timers": _TIMERS,
     "two taints": _TIMERS,
-    "elections": Part("lease", SMALLEST["lease"]["elections"], "elections", thinned, scenario_of, _lease, 0.3),
+    "elections": Part("elections", {}, "elections", thinned, scenario_of, _lease, 0.3),
     "control state": Part(
-        "lease",
+        "control_state",
         control_state_scenarios.BOUNDS,
         "control state",
         thinned_control_state,
