@@ -1,6 +1,8 @@
 """What an answer of the API server means."""
 
 import json
+import math
+import random
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from taint_eviction.adapters.answers import (
     retry_after_seconds,
 )
 from taint_eviction.adapters.own_policy import REFUSAL
+from taint_eviction.runtime.backoff import backoff_seconds
+from taint_eviction.settings import RetrySettings
 
 
 def status(reason: str = "", message: str = "", **details: Any) -> Refusal:
@@ -92,6 +96,13 @@ def test_advice_to_wait_is_read_from_header_or_details(
 ) -> None:
     """The header has seconds, or a date that counts from the answer's own date; 0 is no advice."""
     assert retry_after_seconds(headers, Refusal("", "", details)) == seconds
+
+
+def test_what_is_too_large_for_etcd_is_tried_as_rarely_as_possible() -> None:
+    """A pod at etcd's limit can neither be patched nor deleted, and a tenant may have many of them."""
+    refusal = Refusal("", "etcdserver: request is too large", {})
+    assert retry_after_seconds({"Retry-After": "1"}, refusal) == math.inf
+    assert backoff_seconds(0, math.inf, RetrySettings(), random.Random(1)) >= RetrySettings().max_seconds
 
 
 def test_only_refusals_by_a_busy_or_broken_server_may_pass() -> None:

@@ -51,6 +51,7 @@ _REASONS: Mapping[int, FailureReason] = {
 
 # The longest form of an HTTP date has 33 characters.
 _MAX_DATE = 64
+_TOO_LARGE = "etcdserver: request is too large"
 
 # The answer to a DELETE whose precondition has another UID is 409: "Precondition failed: UID in precondition: …".
 _UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b", re.IGNORECASE | re.DOTALL)
@@ -179,10 +180,13 @@ def _is_another_uid(status: int, refusal: Refusal) -> bool:
 
 
 def retry_after_seconds(headers: Mapping[str, str], refusal: Refusal) -> float | None:
-    """Return how long the server asks to wait; None if it does not, or asks for 0.
+    """Return how long the server asks to wait; None if it does not, or asks for 0; infinity for as long as may be.
 
+    What is too large for etcd is refused again until somebody makes it smaller, so it takes no turn from others.
     A Retry-After that is a date counts from the ``Date`` of the answer.
     """
+    if _TOO_LARGE in refusal.message:
+        return math.inf
     header = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", header, re.ASCII):
         return float(header) or None
