@@ -1,0 +1,12 @@
+"""Writes all golden files anew: ``python -m tests.golden``. Read the diff before you commit it."""
+
+from tests.golden.capturing import captured
+from tests.golden.files import TEXTS, file_of
+from tests.golden.moments import MOMENTS
+
+TEXTS.mkdir(exist_ok=True)
+kept = {file_of(moment) for moment in MOMENTS}
+for stale in set(TEXTS.glob("*.txt")) - kept:
+    stale.unlink()
+for moment in MOMENTS:
+    file_of(moment).write_text(captured(moment), encoding="utf-8")

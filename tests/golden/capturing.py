@@ -1,0 +1,214 @@
+"""Plays a scenario up to a moment, and returns what people and machines read then.
+
+The texts come from production code; only the process that answers is made up. Not captured: what commands read from the
+cluster themselves, and texts of the runtime (the log of failed calls).
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from pythonjsonlogger.json import JsonFormatter
+from tests.golden.moments import SecondOfScenario
+
+from taint_eviction.adapters.history_endpoint import HistoryEndpoint
+from taint_eviction.adapters.log_reporter import LogReporter
+from taint_eviction.adapters.metrics import Metrics
+from taint_eviction.adapters.outcome_memory import OutcomeMemory
+from taint_eviction.adapters.readings import readings_of
+from taint_eviction.adapters.reporters import LeaderReporter, MetricsReporter
+from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
+from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.cli.breaker_views import breaker_lines
+from taint_eviction.cli.explain import explanation_lines
+from taint_eviction.cli.history import history_lines
+from taint_eviction.cli.status_views import status_lines
+from taint_eviction.core.effects import Effect
+from taint_eviction.core.instants import Moment
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.process import ControllerProcess
+from taint_eviction_lab.simulation.replay import sleep_until
+from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.stage import ReplayStage
+from taint_eviction_lab.simulation.timeline import Timeline
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing
+
+CATALOGUE = Path(__file__).parent.parent / "scenarios"
+
+# So many pods are listed, explained and remembered: the first ones.
+_PODS = 3
+# So many of the last lines of the log.
+_LOG_LINES = 12
+
+
+def captured(moment: SecondOfScenario) -> str:
+    """Return what is read at the moment, as one text with a heading for each part."""
+    file = CATALOGUE / f"{moment.scenario}.yaml"
+    scenario = read_scenario(file.read_text(encoding="utf-8"), file.name)
+    begin = min([0.0, *(step.at for step in scenario.steps)])
+    logger = logging.getLogger("taint_eviction")
+    log, level, propagates = _Log(), logger.level, logger.propagate
+    logger.addHandler(log)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        parts = run_virtually(_Play(scenario, moment.at, log).parts(), begin)
+    finally:
+        logger.removeHandler(log)
+        logger.setLevel(level)
+        logger.propagate = propagates
+    return "".join(f"== {name}\n{text}\n" for name, text in parts.items())
+
+
+class _Log(logging.Handler):
+    """The lines of the log as a collector reads them, without the time at which they were written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.setFormatter(JsonFormatter("%(levelname)s %(message)s", rename_fields={"levelname": "level"}))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+class _Newest:
+    """Reports to what the newest process has: a restart begins with an empty memory."""
+
+    def __init__(self, settings: Settings, gate: Gate) -> None:
+        dry_run = settings.dry_run
+        self.gate = gate
+        self.memory = OutcomeMemory()
+        self.metrics = Metrics("VERSION", dry_run, by_namespace=True, adopts=settings.adoption.enabled)
+        counting = LeaderReporter(gate, [MetricsReporter(self.metrics)])
+        self._reporters: list[Reporter] = [self.memory, counting, LogReporter(gate, dry_run, settings.breaker.enabled)]
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        for reporter in self._reporters:
+            reporter.report(effect, now)
+
+
+class _Play:
+    def __init__(self, scenario: Scenario, until: float, log: _Log) -> None:
+        self._scenario, self._until, self._log = scenario, until, log
+        self._newest: _Newest
+        self._stage = ReplayStage(
+            Timeline(),
+            scenario.settings,
+            production_parsing(),
+            seed=scenario.name,
+            default_toleration_seconds=scenario.default_toleration_seconds,
+            ready_seconds=scenario.ready_seconds,
+            reporters=self._reporters,
+            replicas=scenario.replicas,
+            clocks=scenario.clocks,
+            node_lifecycle=scenario.node_lifecycle,
+            built_in=scenario.built_in,
+        )
+
+    def _reporters(self, _timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
+        self._newest = _Newest(self._scenario.settings, gate)
+        return [self._newest]
+
+    async def parts(self) -> dict[str, str]:
+        """Play until the moment, and return the parts by their headings."""
+        scenario, stage = self._scenario, self._stage
+        stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
+        started = False
+        for step in [*scenario.steps, None]:
+            at = self._until if step is None else min(step.at, self._until)
+            if at >= 0 and not started:
+                await sleep_until(0.0)
+                stage.start_controllers()
+                started = True
+            await sleep_until(at)
+            if step is None or step.at > self._until:
+                break
+            await stage.perform(step)
+        process = stage.replicas[0].process
+        assert isinstance(process, ControllerProcess), "no controller runs at this moment"
+        # Read before the end of the processes: it comes for calls under way in any order.
+        parts = {**await self._read(process), "log": "\n".join(self._log.lines[-_LOG_LINES:])}
+        await stage.kill_controllers()
+        return parts
+
+    async def _read(self, process: ControllerProcess) -> dict[str, str]:
+        live, newest, settings = process.live, self._newest, self._scenario.settings
+        controller, clock, gate = live.controller, live.clock, newest.gate
+
+        def state() -> ProcessState:
+            ready, why_not = process.engine.readiness()
+            lease = LeaseSeen("kube-system", "taint-eviction-controller", "replica-1")
+            return ProcessState(
+                "VERSION", "replica-1", gate.may_act(), lease, settings.dry_run, "" if ready else why_not
+            )
+
+        history = HistoryEndpoint(newest.memory, clock, state)
+        endpoints = StatusEndpoints(controller.status, clock, state, None, history.recent)
+        _, status = await endpoints.status({"limit": str(_PODS)})
+        _, past = await history.history({"limit": str(_PODS)})
+        parts = {
+            "status": _text(status_lines(status)),
+            "status, JSON": _json(status),
+            "breaker": _text(breaker_lines(status)),
+            "history": _text(history_lines(_told(past))),
+            "history, JSON": _json(past),
+        }
+        pods = [f"{pod['namespace']}/{pod['name']}" for pod in status["pending"]]
+        for pod in pods or sorted(self._named())[:1]:
+            _, explanation = await endpoints.explain({"pod": pod})
+            parts[f"explain {pod}"] = _text(explanation_lines(explanation))
+            parts[f"explain {pod}, JSON"] = _json(explanation)
+        assert isinstance(clock, ServerClock)
+        newest.metrics.read_from(
+            readings_of(
+                controller,
+                clock,
+                process.engine,
+                gate,
+                None,
+                policy_invalid=lambda: False,
+                credential_failures=lambda: 0,
+                certificate_ends=dict,
+                adopter=None,
+                policy_check=None,
+            )
+        )
+        parts["metrics that are not zero"] = _samples(newest.metrics.render().decode())
+        return parts
+
+    def _named(self) -> set[str]:
+        return {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in self._scenario.pods}
+
+
+def _told(past: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one replica's history as ``history`` puts those of all together."""
+    told = [{**each, "toldBy": past["identity"], "dryRun": past["dryRun"]} for each in past["outcomes"]]
+    return {**past, "outcomes": told}
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "\n".join(click.unstyle(line) for line in lines)
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    """Return a line for each field, and for each object of a field that lists some."""
+    lines: list[str] = []
+    for name, value in document.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            lines += [f"{name}:", *(f"  {json.dumps(each, ensure_ascii=False)}" for each in value)]
+        else:
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+    return "\n".join(lines)
+
+
+def _samples(exposition: str) -> str:
+    lines = (line for line in exposition.splitlines() if not line.startswith("#") and "_bucket" not in line)
+    samples = ((name, float(value)) for name, value in (line.rsplit(" ", 1) for line in lines))
+    return "\n".join(f"{name} {value:.6g}" for name, value in samples if value)

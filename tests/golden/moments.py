@@ -1,0 +1,71 @@
+"""Chosen moments: every state of a pod, all that blocks evictions, dry runs, countdowns that are taken over."""
+
+from typing import NamedTuple
+
+
+class SecondOfScenario(NamedTuple):
+    """The second ``at`` of a scenario of the catalogue."""
+
+    scenario: str
+    at: float
+
+
+MOMENTS = (
+    # Nothing to do, and the states of a pod.
+    SecondOfScenario("evict-tolerance-of-70-seconds", 5),
+    SecondOfScenario("evict-tolerance-of-70-seconds", 30),
+    SecondOfScenario("evict-tolerance-of-70-seconds", 100),
+    SecondOfScenario("cancel-taint-removed", 60),
+    SecondOfScenario("pause-in-the-middle-of-an-eviction", 10.5),
+    SecondOfScenario("evict-finalizer-holds-the-pod", 60),
+    SecondOfScenario("evict-while-sixty-calls-hang", 15),
+    SecondOfScenario("evict-condition-refused", 30),
+    SecondOfScenario("retry-delete-refused-for-minutes", 40),
+    SecondOfScenario("retry-list-of-pods-refused", 15),
+    SecondOfScenario("limit-of-all", 12),
+    SecondOfScenario("limit-of-a-node", 12),
+    SecondOfScenario("limit-of-a-namespace", 12),
+    SecondOfScenario("limit-of-a-rule", 12),
+    SecondOfScenario("limit-of-evictions-at-once", 12),
+    SecondOfScenario("budget-blocks-then-frees", 30),
+    SecondOfScenario("budget-patience-ends-where-a-webhook-refuses", 100),
+    SecondOfScenario("budget-patience-leaves-a-moving-virtual-machine-out", 100),
+    SecondOfScenario("budget-of-several-blocks-for-ever", 60),
+    SecondOfScenario("recreate-statefulset-pod-is-evicted-again", 60),
+    # What blocks evictions.
+    SecondOfScenario("pause-unknown-at-the-start-holds", 30),
+    SecondOfScenario("pause-of-all", 30),
+    SecondOfScenario("pause-of-a-node", 30),
+    SecondOfScenario("pause-of-a-namespace", 30),
+    SecondOfScenario("pause-by-a-rule", 30),
+    SecondOfScenario("pause-ends-by-itself", 20),
+    SecondOfScenario("pause-unreadable-later-stays-as-known", 60),
+    SecondOfScenario("pause-lost-with-its-configmap", 30),
+    SecondOfScenario("rules-all-paused-is-paused", 30),
+    SecondOfScenario("rules-pause-counts-again-without-the-other-taint", 30),
+    SecondOfScenario("breaker-opens-before-anybody-goes", 60),
+    SecondOfScenario("breaker-opens-when-many-pods-are-due", 60),
+    SecondOfScenario("breaker-opened-in-the-middle-of-an-eviction", 30),
+    SecondOfScenario("breaker-has-a-threshold-of-its-own-for-lost-nodes", 100),
+    SecondOfScenario("breaker-holds-a-lost-zone", 200),
+    SecondOfScenario("breaker-lets-a-few-nodes-settle", 11),
+    SecondOfScenario("breaker-nonsense-holds-while-it-is-open", 60),
+    SecondOfScenario("breaker-that-nobody-has-configured-holds", 60),
+    SecondOfScenario("breaker-that-is-open-still-counts-who-is-due", 60),
+    SecondOfScenario("breaker-waits-for-lists-of-pods", 12),
+    SecondOfScenario("breaker-is-reset", 200),
+    SecondOfScenario("out-of-service-passes-a-breaker-that-others-opened", 60),
+    # What moves deadlines.
+    SecondOfScenario("hold-for-a-span", 20),
+    SecondOfScenario("hold-that-cannot-be-read", 20),
+    SecondOfScenario("hold-for-a-default-tolerance", 20),
+    SecondOfScenario("hold-while-the-node-shuts-down-gracefully", 30),
+    SecondOfScenario("lifecycle-silent-node-loses-its-pods", 120),
+    SecondOfScenario("outage-goes-on-after-minutes-without-its-taint", 200),
+    # Countdowns that are taken over, and dry runs.
+    SecondOfScenario("adopt-and-give-back", 60),
+    SecondOfScenario("adopt-is-refused", 60),
+    SecondOfScenario("adopt-behind-the-breaker", 60),
+    SecondOfScenario("shadow-reports-an-eviction-once", 100),
+    SecondOfScenario("shadow-finds-an-eviction-that-was-given-up", 200),
+)

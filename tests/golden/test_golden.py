@@ -1,0 +1,17 @@
+"""What people and machines read of chosen moments; ``python -m tests.golden`` writes it anew after a wanted change."""
+
+import pytest
+from tests.golden.capturing import captured
+from tests.golden.files import TEXTS, file_of
+from tests.golden.moments import MOMENTS, SecondOfScenario
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: file_of(moment).stem)
+def test_texts_are_as_they_were(moment: SecondOfScenario) -> None:
+    """The status, explanations, history, metrics and log of the moment equal its file."""
+    assert captured(moment) == file_of(moment).read_text(encoding="utf-8")
+
+
+def test_each_file_belongs_to_a_moment() -> None:
+    """No golden file is left behind."""
+    assert set(TEXTS.glob("*.txt")) == {file_of(moment) for moment in MOMENTS}
