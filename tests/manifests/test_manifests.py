@@ -541,6 +541,27 @@ def test_an_admission_policy_is_in_force_for_the_account(build: str) -> None:
     assert policy["spec"]["failurePolicy"] == "Fail"
 
 
+# What the policy may use of CEL, with the Kubernetes version since which an API server takes it of a new policy.
+CEL_SINCE = {
+    **dict.fromkeys(("all", "exists", "filter", "has", "map"), (1, 25)),  # standard macros
+    **dict.fromkeys(("dyn", "size", "startsWith", "string"), (1, 25)),  # standard functions
+    **dict.fromkeys(("indexOf", "join"), (1, 25)),  # of lists, and of lists of strings
+    **dict.fromkeys(("hasValue", "of", "optMap", "orValue"), (1, 29)),  # of optional values, as are .? and [?]
+}
+
+
+@pytest.mark.parametrize("build", INSTALLING)
+def test_an_api_server_of_kubernetes_1_30_knows_every_function_of_the_policy(build: str) -> None:
+    """Whoever needs another one finds out since when it is there, and adds it; all and exists have one variable."""
+    for policy in of_kind(build, "ValidatingAdmissionPolicy"):
+        parts = [each for part in ("matchConditions", "variables", "validations") for each in policy["spec"][part]]
+        text = "\n".join(re.sub("'[^']*'", "''", each["expression"]) for each in parts)
+        used = set(re.findall(r"(\w+) *\(", text)) - {"in"}
+        assert {name: CEL_SINCE.get(name) for name in used} == CEL_SINCE
+        assert not re.search(r"\b(?:all|exists)\(\s*\w+\s*,\s*\w+\s*,", text)
+    assert max(CEL_SINCE.values()) <= (1, 30)
+
+
 @pytest.mark.parametrize("build", INSTALLING)
 def test_a_build_adopts_with_all_that_this_needs_or_with_nothing(build: str) -> None:
     """Flag, right and permission to mark come together."""
