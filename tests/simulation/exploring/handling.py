@@ -86,6 +86,8 @@ class HandlingJudge:
         self._breach = breach
         self._acts: dict[str, _Acts] = {}
         self._patience = PatienceJudge(truth, self.ways, breach)
+        # The process that began to lead last.
+        self._leader = ""
 
     def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
         """Note that the policy has other rules from ``at`` on."""
@@ -135,9 +137,14 @@ class HandlingJudge:
                 self._patience.interrupt(process, uid)
 
     def begin_to_lead(self, process: str) -> None:
-        """Note that a process begins to lead: its patience with every pod restarts."""
+        """Note that a process begins to lead: its patience with every pod restarts.
+
+        Where nobody else has led meanwhile, it leads on, and remembers what moves away.
+        """
         self._patience.interrupt(process)
-        self._acts.setdefault(process, _Acts()).moving.clear()
+        if self._leader != process:
+            self._acts.setdefault(process, _Acts()).moving.clear()
+        self._leader = process
 
     def is_exempt_by_all(self, uid: str, since: float, due_by: float) -> bool:
         """Return whether a pod was exempt by ``due_by`` in every state of the pod and its node since ``since``."""
