@@ -1,4 +1,4 @@
-"""The mistakes of the model ``countdowns``, put into the code one at a time."""
+"""The mistakes of the models ``hand_back`` and ``timers``, put into the code one at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.core.adoption import places_to_mark
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.countdowns import Countdowns
-from taint_eviction.core.objects import Pod, Taint
+from taint_eviction.core.objects import Pod, PodRef, Taint
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction_lab.simulation.control_state import SimulatedControlStateStore
 from taint_eviction_lab.simulation.faults import CallKind
@@ -49,14 +49,21 @@ def any_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedControlStateStore, "confirm_no_adoption", blindly)
 
 
+class _Nothing(dict[PodRef, float]):
+    """Keeps nothing."""
+
+    def __setitem__(self, ref: PodRef, at: float) -> None:
+        """Forget it."""
+
+
 def looks_once(patch: pytest.MonkeyPatch) -> None:
-    """A leader looks for notes only when it begins to lead."""
+    """A leader looks for notes only when it begins to lead, also where a mark may have arrived late."""
     look, looked = Adopter._look, dict[int, float | None]()
 
     async def once(self: Adopter) -> bool:
         if id(self) in looked and looked[id(self)] == self._leads_since:
             return True
-        looked[id(self)] = self._leads_since
+        looked[id(self)], self._look_at = self._leads_since, _Nothing()
         return await look(self)
 
     patch.setattr(Adopter, "_look", once)

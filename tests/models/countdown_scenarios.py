@@ -1,7 +1,6 @@
-"""The moves of the environment in the model ``countdowns`` as scenarios, and what the code did in them as its traces.
+"""Plays of the models ``hand_back`` and ``timers``: environments as scenarios, and what the code did as traces.
 
-A trace has the model's ticks, so that the properties about times are judged, too. There are two plays, as the model has
-two parts: people with ``hand-back``, and the built-in controller with its timers.
+A trace has the model's ticks, so that the properties about times are judged, too.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ _FIRST_TICK_SECONDS = 0.37
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """How a part of the model is played: its ticks in seconds, and the owner's seconds.
+    """How a model is played: its ticks in seconds, and the owner's seconds.
 
     ``late_seconds``: within what a request of a dead leader is decided, so that at most LIFE ticks come before.
     ``after_seconds``: how long the play goes on after the last move of the environment. ``at_once``: countdowns are
@@ -62,7 +61,7 @@ class Play:
 
 # WAIT ticks are 75 s, and HOUR ticks 100 s. Nobody's seconds pass.
 HAND_BACK = Play(
-    bounds={"TIMERS": 0},
+    bounds={},
     tick_seconds=25.0,
     short=1800,
     long=3600,
@@ -75,7 +74,7 @@ HAND_BACK = Play(
 )
 # SHORT ticks are 20 s, LONG ticks 25 s, and more than LAG ticks 10 s: what the controller knows of the built-in one.
 TIMERS = Play(
-    bounds={"PEOPLE": 0, "N": 2},
+    bounds={"N": 2},
     tick_seconds=5.0,
     short=20,
     long=25,
@@ -314,6 +313,7 @@ class _CountdownTrace(Timeline):
         match entry.what:
             case What.STARTED:
                 self.note("leader_with_flag" if self.adopts else "leader_without_flag")
+                self.hands_back.last_leader = entry.subject
             case What.KILLED:
                 self.note("leader_ends")
             case What.ADOPTS_NO_MORE if self.hands_back.writes:

@@ -41,6 +41,8 @@ class HandingBack:
         self._running: asyncio.Task[None] | None = None
         # While the command writes, the timeline shows its writes, which are no moves of a leader.
         self.writes = False
+        # Who holds the Lease, also if it has ended; "" if nobody led.
+        self.last_leader = ""
 
     def begin(self) -> None:
         """Run the command; raise ``Impossible`` if it was run before."""
@@ -61,7 +63,7 @@ class HandingBack:
 
     async def _run(self) -> None:
         clock = SimpleNamespace(now=lambda: SimpleNamespace(server_epoch=server_time(virtual_now())))
-        calls = _PeoplesCalls(self._stage, lambda: self._note("gives back"))
+        calls = _PeoplesCalls(self._stage, lambda: self._note("gives back"), lambda: self.last_leader)
         on = cast(Reached, SimpleNamespace(state=_State(self._stage, self), calls=calls, clock=clock))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(command, "read_monotonic", virtual_now)
@@ -94,12 +96,13 @@ class _State:
 class _PeoplesCalls:
     """Carries requests out at once."""
 
-    def __init__(self, stage: ReplayStage, given_back: Callable[[], None]) -> None:
+    def __init__(self, stage: ReplayStage, given_back: Callable[[], None], last_leader: Callable[[], str]) -> None:
         self._stage = stage
         self._cluster = stage.cluster
         self._writes = PodWrites(stage.cluster, stage.timeline)
         self._given_back = given_back
-        self._holder, self._renewals = "", 0
+        self._last_leader = last_leader
+        self._renewals = 0
 
     async def make(self, call: ApiRequest, *, take: Callable[[Any], None] | None = None) -> ApiAnswer:
         """Make a request."""
@@ -140,8 +143,7 @@ class _PeoplesCalls:
 
     def _lease(self) -> Any:
         """Return the Lease, which the leader renews until it ends, and which the next one takes at once."""
-        process = self._stage.replicas[0].process
-        if process is not None:
-            self._holder, self._renewals = process.name, int(virtual_now() // _RENEWED_SECONDS)
-        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": _LEASE_SECONDS}
+        if self._stage.replicas[0].process is not None:
+            self._renewals = int(virtual_now() // _RENEWED_SECONDS)
+        spec = {"holderIdentity": self._last_leader(), "leaseDurationSeconds": _LEASE_SECONDS}
         return {"metadata": {"resourceVersion": str(self._renewals)}, "spec": spec}

@@ -55,9 +55,9 @@ class Judged:
         return self.judgement.accepted
 
 
-def _countdowns(play: Play, walks: str) -> Part:
+def _countdowns(model: str, play: Play, walks: str) -> Part:
     return Part(
-        "countdowns",
+        model,
         play.bounds,
         walks,
         thinned_countdowns,
@@ -71,9 +71,9 @@ def _lease(document: JsonObject) -> tuple[list[Move], str]:
     return played.trace, "" if played.leads else "nobody leads in the end"
 
 
-_TIMERS = _countdowns(TIMERS, "timers")
+_TIMERS = _countdowns("timers", TIMERS, "timers")
 PARTS: Mapping[str, Part] = {
-    "hand-back": _countdowns(HAND_BACK, "hand-back"),
+    "hand-back": _countdowns("hand_back", HAND_BACK, "hand-back"),
     "timers": _TIMERS,
     "two taints": _TIMERS,
     "elections": Part("elections", {}, "elections", thinned, scenario_of, _lease, 0.3),
