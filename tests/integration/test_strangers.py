@@ -18,6 +18,8 @@ TOLERATIONS = [
     {"key": f"key-{number}", "operator": "Equal", "value": f"value-{number}", "effect": "NoExecute"}
     for number in range(10_000)
 ]
+# The name of its owner takes four bytes for each character, once it is a string.
+OWNER = {"apiVersion": "x/v1", "kind": "Foo", "name": "😀" + "a" * 1_450_000, "uid": "o1", "controller": True}
 
 
 def megabytes(of: RunningController, field: str) -> float:
@@ -37,8 +39,8 @@ async def knows(run: RunningController, pods: int) -> bool:
 
 @pytest.mark.parametrize(
     ("count", "metadata", "tolerations"),
-    [(100, {"labels": LABELS}, []), (60, {}, TOLERATIONS)],
-    ids=["100 pods of 16,000 labels", "60 pods of 10,000 tolerations"],
+    [(100, {"labels": LABELS}, []), (60, {}, TOLERATIONS), (110, {"ownerReferences": [OWNER]}, [])],
+    ids=["100 pods of 16,000 labels", "60 pods of 10,000 tolerations", "110 pods of an owner with a name of 1.45 MB"],
 )
 async def test_large_pods_of_a_tainted_node_need_little_memory_and_give_it_back(
     tmp_path: Path, count: int, metadata: dict[str, Any], tolerations: list[dict[str, Any]]
@@ -63,7 +65,7 @@ async def test_large_pods_of_a_tainted_node_need_little_memory_and_give_it_back(
                 server.delete("pods", name, grace_period_seconds=0)
             await run.until(lambda: knows(run, 0))
             assert megabytes(run, "VmHWM") < MOST_MEGABYTES
-            assert megabytes(run, "VmRSS") < before + 60
+            await run.until(lambda: megabytes(run, "VmRSS") < before + 60)  # free memory is given back twice a minute
 
 
 async def test_a_rule_that_names_a_new_label_counts_for_pods_that_were_known_before(tmp_path: Path) -> None:
