@@ -76,6 +76,33 @@ async def test_reading_a_pod_with_another_uid_returns_none(at: ClientStage) -> N
     assert await at.reader.read_pod(PodRef(NamespacedName("default", "gone"), "x")) is None
 
 
+@pytest.mark.parametrize("about", ["nodes n2", "pods other", "leases n1"])
+async def test_an_answer_about_something_else_is_a_failed_call(at: ClientStage, about: str) -> None:
+    """A proxy may mix answers up. The node would look clean, and the pod gone."""
+    at.server.create("leases", {"metadata": {"name": "n1", "namespace": "default"}, "spec": {}})
+    ref, _ = at.pod(), at.pod("other")
+    resource, name = about.split()
+    namespace = "" if resource == "nodes" else "default"
+    text = json.dumps(at.server.get(resource, name, namespace))
+    at.server.faults.add(verb="get", status=200, message=text, plain_text=True)
+    at.server.faults.add(verb="patch", status=200, message=text, plain_text=True)
+    for asked in (at.reader.read_node("n1"), at.reader.read_pod(ref), at.writer.mark(ref, False, NOW)):
+        with pytest.raises(CallFailed, match="not about"):
+            await asked
+
+
+async def test_a_list_of_something_else_is_a_failed_call(at: ClientStage) -> None:
+    """The nodes, or the pods of the node, would look gone."""
+    at.pod("other", "n2")
+    pods = json.dumps({"kind": "PodList", "metadata": {}, "items": [at.server.get("pods", "other", "default")]})
+    at.server.faults.add(verb="list", status=200, message=pods, plain_text=True)
+    with pytest.raises(CallFailed, match="not about a list of nodes"):
+        _ = [page async for page in at.reader.list_nodes()]
+    for listed in (all_pods(at, "n1"), at.reader.cached_pods("n1")):
+        with pytest.raises(CallFailed, match="pods of node n1"):
+            await listed
+
+
 async def test_nodes_are_listed_in_pages(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each node is listed once, each page has the UIDs in it, and all pages have the list's version."""
     monkeypatch.setattr("taint_eviction.adapters.api_reader._PAGE", 1)

@@ -525,12 +525,21 @@ async def test_writing_to_a_missing_namespace_is_a_failed_call(at: ClientStage) 
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{}", "null", '{"kind": "ConfigMap"}', '{"kind": "ConfigMap", "metadata": {}}', '{"kind": "Status"}']
+    "text",
+    [
+        "[]",
+        "null",
+        '{"kind": "ConfigMap"}',
+        '{"kind": "Status"}',
+        '{"kind": "ConfigMap", "metadata": {"name": "orders", "namespace": "kube-system"}}',
+        '{"kind": "ConfigMap", "metadata": {"name": "orders", "namespace": "other", "resourceVersion": "1"}}',
+        '{"kind": "Lease", "metadata": {"name": "orders", "namespace": "kube-system", "resourceVersion": "1"}}',
+    ],
 )
 async def test_an_answer_that_is_no_config_map_is_a_failed_call(at: ClientStage, text: str) -> None:
     """The answer of a proxy, for example, must not look like a cluster in which nothing is held."""
     at.server.faults.add(resource="configmaps", status=200, message=text, plain_text=True)
-    with pytest.raises(CallFailed, match="is not a ConfigMap"):
+    with pytest.raises(CallFailed, match=r"is not (a|about) ConfigMap"):
         await state(at).read()
 
 

@@ -72,13 +72,23 @@ async def test_an_empty_lease_has_no_holder(tmp_path: Path) -> None:
         assert (seen.holder, seen.duration_seconds, seen.transitions) == ("", 0, 0)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"metadata": {}}', '{"metadata": {"resourceVersion": "1"}, "spec": 7}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        '{"metadata": {}}',
+        '{"kind": "Lease", "metadata": {"name": "l", "namespace": "kube-system"}}',
+        '{"kind": "Lease", "metadata": {"name": "l", "namespace": "kube-system", "resourceVersion": "1"}, "spec": 7}',
+        '{"kind": "Lease", "metadata": {"name": "other", "namespace": "kube-system", "resourceVersion": "1"}}',
+        '{"kind": "Pod", "metadata": {"name": "l", "namespace": "kube-system", "resourceVersion": "1"}}',
+    ],
+)
 async def test_an_answer_that_is_no_lease_is_a_failed_call(tmp_path: Path, text: str) -> None:
     """The answer of a proxy, for example, fails the attempt and does not end the process."""
     async with client_stage(tmp_path) as on:
         on.server.create("leases", {"metadata": {"name": "l", "namespace": "kube-system"}, "spec": {}})
         on.server.faults.add(resource="leases", status=200, message=text, plain_text=True)
-        with pytest.raises(CallFailed, match="is not a Lease"):
+        with pytest.raises(CallFailed, match=r"is not (a|about) Lease"):
             await KubernetesLease(on.calls, "kube-system", "l").read()
 
 

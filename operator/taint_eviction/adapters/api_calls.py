@@ -5,6 +5,9 @@ the ``Date`` of a success with JSON, or of a refusal with a ``Status``, is passe
 answer may come from a proxy or load balancer, whose clock does not date objects. Nor does that of a pod whose answer
 the API server passes on.
 
+An answer about another object than the one that was asked about is no answer: a proxy may mix answers up, and one that
+comes twice on a connection is taken for the answer to the next request there.
+
 Exceptions of HTTP libraries end here: each becomes a ``CallFailed`` with a plain sentence. ``api_reader`` and
 ``api_writer`` interpret the objects.
 
@@ -53,6 +56,8 @@ _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 _PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/strategic-merge-patch+json"}
 _JSON_PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/json-patch+json"}
 _AUDIT_ID = "Audit-Id"
+# The kinds of which decisions are made, by resource.
+_KINDS = {"nodes": "Node", "pods": "Pod", "leases": "Lease", "configmaps": "ConfigMap"}
 # ``make`` bounds the whole call; the session's timeouts would only add timers.
 _UNBOUNDED = aiohttp.ClientTimeout()
 
@@ -243,6 +248,8 @@ def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, 
     if outcome is Outcome.DONE:
         if isinstance(body, orjson.JSONDecodeError):
             raise CallFailed(f"the API server's answer is not JSON (HTTP {status})", reason=FailureReason.OTHER)
+        if (asked := _not_about(call, body)) is not None:
+            raise CallFailed(f"the API server's answer is not about {asked}", may_pass=True)
         return ApiAnswer(outcome, status, body, None)
     failure = CallFailed(
         refusal_text(status, refusal),
@@ -254,6 +261,25 @@ def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, 
         may_pass=may_pass(status),
     )
     return ApiAnswer(outcome, status, None, failure, lacks_right=status == 403 and refusal.is_status)
+
+
+def _not_about(call: ApiRequest, body: Any) -> str | None:
+    """Return what was asked about if the answer to a read, or to a write of an object, is about something else."""
+    plural, _, subresource = call.resource.partition("/")
+    kind = _KINDS.get(plural)
+    if kind is None or subresource not in ("", "status") or call.verb == "delete":
+        return None
+    about = body if isinstance(body, Mapping) else {}
+    if call.verb == "list":
+        listed = about.get("kind") in (f"{kind}List", "PartialObjectMetadataList")
+        return None if listed else f"a list of {plural}"
+    created = call.body.get("metadata") or {} if call.verb == "create" and isinstance(call.body, Mapping) else {}
+    name = call.name or created.get("name")
+    metadata = about.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    answered = about.get("kind"), metadata.get("namespace") or "", metadata.get("name")
+    named = f"{call.namespace}/{name}" if call.namespace else f"{name}"
+    return None if answered == (kind, call.namespace, name) else f"{kind} {named}"
 
 
 def _connection_trouble(error: BaseException) -> str:

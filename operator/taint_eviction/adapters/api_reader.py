@@ -66,7 +66,7 @@ class ApiReader:
         """
         limit = _PAGE if node_name is None else None
         async for page in self._list("pods", self._look_and_read, _bound_to(node_name), limit):
-            yield page
+            yield _of_node(page, node_name)
 
     async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
         """List the pods bound to one node from the API server's watch cache (resourceVersion 0).
@@ -78,7 +78,7 @@ class ApiReader:
         # Without a limit: with one, the API server may ignore the version.
         request = ApiRequest("list", "pods", query={**_bound_to(node_name), "resourceVersion": 0})
         answer = await self._calls.make(request, take=page.take)
-        return page.finished(answer.need(Outcome.DONE).body, "pods")[0].objects
+        return _of_node(page.finished(answer.need(Outcome.DONE).body, "pods")[0], node_name).objects
 
     def _look_and_read(self, body: object) -> Parsed[Pod]:
         self._look_at_pod(body)
@@ -161,6 +161,13 @@ class _PageRead(Generic[ObjectT]):
             raise CallFailed(f"the API server's answer is not a list of {resource}")
         page = Page(tuple(self._objects), frozenset(self._present), version_number(metadata))
         return page, metadata.get("continue")
+
+
+def _of_node(page: Page[Pod], node_name: str | None) -> Page[Pod]:
+    """Return a page of a node's pods; raise ``CallFailed`` if it has another node's: then this one's are not known."""
+    if node_name is not None and any(pod.node_name != node_name for pod in page.objects):
+        raise CallFailed(f"the API server's answer is not a list of the pods of node {node_name}", may_pass=True)
+    return page
 
 
 def _bound_to(node_name: str | None) -> Query:

@@ -185,7 +185,7 @@ def environment_proxy(url: str) -> str | None:
 def with_tls(
     request_class: type[aiohttp.ClientRequest], current: Callable[[], ssl.SSLContext]
 ) -> type[aiohttp.ClientRequest]:
-    """Return a class of requests that use the current TLS context.
+    """Return a class of requests that use the current TLS context, and no connection on which an answer came unasked.
 
     aiohttp keeps connections by their context, so that a request with a new one uses none of the old connections: an
     API server checks the client's certificate of an open connection with each request.
@@ -194,6 +194,14 @@ def with_tls(
     class CurrentTlsRequest(request_class):  # type: ignore[valid-type, misc]
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **{**options, "ssl": current()})
+
+        async def send(self, conn: Any) -> aiohttp.ClientResponse:
+            if conn.protocol is not None and conn.protocol.should_close:
+                # It would be taken for the answer to this request.
+                conn.close()
+                raise aiohttp.ServerDisconnectedError("an answer came unasked")
+            response: aiohttp.ClientResponse = await super().send(conn)
+            return response
 
     return CurrentTlsRequest
 

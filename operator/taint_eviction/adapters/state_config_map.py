@@ -35,7 +35,6 @@ from taint_eviction.adapters.control_state_data import (
     reset_text,
     unusable,
 )
-from taint_eviction.adapters.json_fields import is_object
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 
@@ -221,10 +220,9 @@ class StateConfigMap:
         if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.ABSENT:
             return None
         body: Mapping[str, Any] = answer.body
-        metadata = body.get("metadata") if is_object(body) and body.get("kind") == "ConfigMap" else None
         # Another server's answer, such as a proxy's, must not look like a cluster without pauses.
-        if not is_object(metadata) or not isinstance(metadata.get("resourceVersion"), str):
-            raise CallFailed("the API server's answer is not a ConfigMap")
+        if not isinstance(body["metadata"].get("resourceVersion"), str):
+            raise CallFailed("the API server's answer is not a ConfigMap with a version")
         return body
 
     def _read(self, body: Mapping[str, Any]) -> ControlState:

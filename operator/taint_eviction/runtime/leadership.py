@@ -224,7 +224,10 @@ class Elector:
 
     async def _write(self, before: LeaseRecord | None) -> bool:
         sent = self._clock.now()
-        self._note(await self._store.write(self._renewed(before, sent)))
+        stored = await self._store.write(self._renewed(before, sent))
+        self._note(stored)
+        if stored.holder != self.identity:
+            return False
         self._renewed_at = sent.at
         return True
 
