@@ -219,6 +219,22 @@ async def test_an_answer_that_a_later_question_has_overtaken_says_nothing() -> N
 
 
 @virtually
+async def test_an_answer_that_an_own_write_has_overtaken_is_asked_for_again_at_once() -> None:
+    """A person's pause that was in it is in force before the next poll."""
+    it = SyncedBrain()
+    node_paused = ControlState(nodes={"n1": Pause(EPOCH, until_epoch=EPOCH + 2.2)})
+    it.store.kept = node_paused
+    async with running(it.standing.run()):
+        await until(1)
+        it.store.kept = replace(node_paused, cluster=PAUSED.cluster)
+        it.store.will("READ", slow(1))
+        await until(2.9)
+        assert (it.held, it.store.written) == (None, [(2.5, "ended")])
+        await until(3.1)
+        assert it.held is WaitReason.PAUSED
+
+
+@virtually
 async def test_a_failure_that_a_later_answer_has_overtaken_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     """They can be read."""
     it = SyncedBrain()
@@ -484,7 +500,7 @@ async def test_a_date_that_was_put_right_while_it_was_read_closes_nothing_that_h
         await until(3)
         it.trip(Latch(EPOCH + 3, "another wave"))
         await until(3.95)
-        assert it.store.sent() == [(0, "READ"), (2, "WRITE"), (2, "READ"), (3.5, "WRITE"), (3.5, "KEEP")]
+        assert it.store.sent() == [(0, "READ"), (2, "WRITE"), (2, "READ"), (3.5, "WRITE"), (3.5, "KEEP"), (3.9, "READ")]
         assert it.held is WaitReason.BREAKER_OPEN
         await until(10)
         assert it.held is WaitReason.BREAKER_OPEN

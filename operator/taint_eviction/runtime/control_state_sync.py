@@ -135,6 +135,8 @@ class ControlStateSync:
                 await asyncio.wait([reading], timeout=self._poll_seconds)
                 # Until it is known, no pod is evicted.
                 every = self._poll_seconds if self.known else self._poll_seconds / 8
+                if asked_at < self._written_at and reading.done():
+                    continue  # What others have ordered meanwhile was in an answer that no longer counts.
                 await asyncio.sleep(max(0.0, asked_at + every - self._clock.now().at))
 
     async def _read(self, asked_at: float) -> None:

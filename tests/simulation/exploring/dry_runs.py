@@ -26,9 +26,14 @@ Reported = Callable[[str, float, float], None]
 
 
 def add_dry_run(document: JsonObject, seed: int) -> None:
-    """Let a document be a dry run, in a share of the seeds."""
+    """Let a document be a dry run, in a share of the seeds. Where it is one, no control state is lost.
+
+    A dry run writes none again: what it knew stays in force, and nobody can end it.
+    """
     if random.Random(f"{_SALT} {seed}").random() < _SHARE:
         document["settings"]["dryRun"] = True
+    if "dryRun" in document["settings"]:
+        document["timeline"] = [step for step in document["timeline"] if "loseControlState" not in step]
 
 
 def dry_run_of_hours(seed: int) -> JsonObject | None:
