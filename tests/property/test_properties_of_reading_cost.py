@@ -8,6 +8,7 @@ import orjson
 import pytest
 from tests.property.hostile_pods import HOSTILE, MOST_BYTES
 
+from taint_eviction.adapters.answers import read_refusal, refusal_text
 from taint_eviction.adapters.kubernetes_objects import read_pod
 from taint_eviction.core.matching import matching
 from taint_eviction.core.objects import NO_EXECUTE, Taint
@@ -51,3 +52,18 @@ def test_a_decision_on_a_pod_of_the_most_bytes_costs_as_much_as_reading_it(kind:
     tolerations = read_pod(body, PARTS["the parts of default flags"]).value.tolerations
     bare = max(seconds(lambda: orjson.loads(whole)), 0.002)
     assert seconds(lambda: list(matching(tolerations, Taint("maintenance", NO_EXECUTE, "now")))) < MOST * bare
+
+
+@pytest.mark.parametrize(
+    "words", ["ValidatingAdmissionPolicy '", "ValidatingAdmissionPolicy ''", 'admission webhook "']
+)
+def test_a_refusal_of_a_webhooks_words_is_read_in_linear_time(words: str) -> None:
+    """A webhook chooses the message and as many causes as it likes."""
+
+    def cost(text: str) -> float:
+        status = {"kind": "Status", "message": text, "details": {"causes": [{"message": text}] * 20}}
+        body = orjson.dumps(status)
+        return seconds(lambda: refusal_text(403, read_refusal(body)))
+
+    hostile = (words * 400)[:10_000]
+    assert cost(hostile) < MOST * max(cost("x" * len(hostile)), 0.002)

@@ -152,6 +152,16 @@ def test_a_list_has_come_no_further_than_its_own_objects() -> None:
     assert watch_filter.progress() == "501"
 
 
+def test_what_was_listed_without_a_version_is_under_way_until_it_was_told() -> None:
+    """It does not keep the watch from progress for good."""
+    watch_filter = WatchFilter("Node")
+    unversioned = {**node(1), "metadata": {"name": "node-1", "uid": "u1"}}
+    listed(watch_filter, {"kind": "NodeList", "metadata": {}, "items": [unversioned]})
+    watch_filter.seen(unversioned)
+    watch_filter.filter([b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}'])
+    assert watch_filter.progress() == "9"
+
+
 def test_what_cannot_be_cut_down_is_under_way_as_well() -> None:
     """The listener may read more of it."""
     watch_filter = WatchFilter("Node")

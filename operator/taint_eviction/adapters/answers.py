@@ -59,7 +59,11 @@ _UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b
 
 # What admission says when it denies a request. The API server writes the words up to "request"; the rest is theirs.
 _WEBHOOK = re.compile(r'admission webhook "[^"]*" denied the request')
-_POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']*)'[^:]*? denied request: (taint-eviction-controller: )?")
+# Nothing in the pattern may reach over the next name: a webhook chooses the text, and it must be read in linear time.
+_POLICY = re.compile(
+    r"ValidatingAdmissionPolicy '([^']{0,253})'(?: with binding '[^']{0,253}')? denied request: "
+    r"(taint-eviction-controller: )?"
+)
 # KubeVirt's webhook refuses a pod while it moves the virtual machine in it to another node.
 _EVACUATION = re.compile(r"Eviction triggered evacuation|Evacuation in progress")
 _OWN_POLICY = "taint-eviction-controller"

@@ -52,6 +52,8 @@ _METHODS = {"get": "GET", "list": "GET", "patch": "PATCH", "delete": "DELETE", "
 _READS = frozenset({"get", "list"})
 # A list may have many objects; they are read one after the other.
 _MOST_LIST_BYTES = 1 << 28
+# A refusal is a Status with a message. Decoding 16 MB of anything else would hold the event loop for half a second.
+_MOST_REFUSAL_BYTES = 1 << 20
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 _PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/strategic-merge-patch+json"}
 _JSON_PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/json-patch+json"}
@@ -226,11 +228,10 @@ async def _body(answer: aiohttp.ClientResponse, take: Callable[[Any], None] | No
             return await read_items(chunks, take, _MOST_LIST_BYTES)
         except orjson.JSONDecodeError as error:
             return error
-    content = await read_bytes(chunks)
     if answer.status >= 300:
-        return content
+        return await read_bytes(chunks, _MOST_REFUSAL_BYTES)
     try:
-        return decode(content)
+        return decode(await read_bytes(chunks))
     except orjson.JSONDecodeError as error:
         return error
 

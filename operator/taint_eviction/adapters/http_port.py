@@ -1,9 +1,9 @@
 """A small HTTP/1.1 server, for GET and HEAD alone. Anybody may connect to it: what clients can make it keep is bounded.
 
-Each connection holds at most a request's head and one answer: there are no bodies, and no request is read before the
-one before it has been answered. A head must be complete within a few seconds and 16 kB. If all connections are taken,
-the oldest one without a complete request is closed for a new one; so idle clients keep nobody out. The general servers
-of Python keep up to 1 MB of unfinished headers for each of any number of connections.
+Each connection holds at most a request's head and one answer: there are no bodies, and a connection is closed after its
+answer. A head must be complete within a few seconds and 16 kB. If all connections are taken, the oldest one without a
+complete request, or with its answer, is closed for a new one; so other clients keep no probe of the kubelet out. The
+general servers of Python keep up to 1 MB of unfinished headers for each of any number of connections.
 
 This module knows no paths (``probe_server``).
 
@@ -73,7 +73,6 @@ class _Request(NamedTuple):
     method: str
     path: str
     query: Mapping[str, str]
-    closes: bool
 
 
 class _Malformed(Exception):
@@ -105,7 +104,7 @@ class HttpPort:
         self._handle = handle
         self._server: asyncio.Server | None = None
         self._room = MAX_CONNECTIONS
-        # The connections, oldest first, and whether each is without a complete request.
+        # The connections, oldest first, and whether each may be closed: it waits for its request, or has its answer.
         self._waiting: dict[asyncio.StreamWriter, bool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._malformed = 0
@@ -160,23 +159,27 @@ class HttpPort:
         try:
             # The client may go at any moment, and a connection that was closed for another one is gone as well.
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-                while await self._answer_one(reader, writer):
+                await self._answer_one(reader, writer)
+                # It has its answer, so it may be closed for a new connection.
+                if writer in self._waiting:
                     self._waiting[writer] = True
                 await self._linger(reader, writer)
         finally:
             self._waiting.pop(writer, None)
             writer.transport.abort()
 
-    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read and answer a request; return whether the client may send another one."""
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read and answer the connection's request."""
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
             request = _read(head)
         except asyncio.LimitOverrunError:
-            return await self._refuse(writer, _Malformed(431, f"its headers are longer than {_MAX_HEAD_BYTES} bytes"))
+            await self._refuse(writer, _Malformed(431, f"its headers are longer than {_MAX_HEAD_BYTES} bytes"))
+            return
         except _Malformed as why:
-            return await self._refuse(writer, why)
+            await self._refuse(writer, why)
+            return
         if writer in self._waiting:
             self._waiting[writer] = False
         if request.method in ("GET", "HEAD"):
@@ -186,13 +189,11 @@ class HttpPort:
             answer = await self._handle(request.path, request.query)
         else:
             answer = PortAnswer(405, b"only GET and HEAD are allowed\n")
-        await _send(writer, answer, with_body=request.method != "HEAD", closes=request.closes)
-        return not request.closes
+        await _send(writer, answer, with_body=request.method != "HEAD")
 
-    async def _refuse(self, writer: asyncio.StreamWriter, why: _Malformed) -> bool:
+    async def _refuse(self, writer: asyncio.StreamWriter, why: _Malformed) -> None:
         self._note_malformed(writer, why)
-        await _send(writer, PortAnswer(why.status, f"{why}\n".encode()), with_body=True, closes=True)
-        return False
+        await _send(writer, PortAnswer(why.status, f"{why}\n".encode()), with_body=True)
 
     def _note_malformed(self, writer: asyncio.StreamWriter, why: _Malformed) -> None:
         self._malformed += 1
@@ -220,30 +221,25 @@ def _read(head: bytes) -> _Request:
     words = lines[0].split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
         raise _Malformed(400, f"not a request of HTTP/1.1: {one_line(lines[0], 80)}")
-    headers: dict[str, str] = {}
     for line in lines[1:-2]:
-        name, colon, value = line.partition(":")
+        name, colon, _ = line.partition(":")
         if not colon or not name or name != name.strip():
             raise _Malformed(400, f"not a header: {one_line(line, 80)}")
-        headers[name.lower()] = value.strip().lower()
     try:
         target = urlsplit(words[1])
         query = dict(parse_qsl(target.query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
     except ValueError:
         raise _Malformed(400, f"not a URL: {one_line(words[1], 80)}") from None
-    # Bodies are not read, so nothing can follow one.
-    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    closes = has_body or words[2] == "HTTP/1.0" or "close" in headers.get("connection", "")
-    return _Request(words[0], unquote(target.path), query, closes)
+    return _Request(words[0], unquote(target.path), query)
 
 
-async def _send(writer: asyncio.StreamWriter, answer: PortAnswer, *, with_body: bool, closes: bool) -> None:
+async def _send(writer: asyncio.StreamWriter, answer: PortAnswer, *, with_body: bool) -> None:
     head = [
         f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Other')}",
         f"Content-Type: {answer.content_type}",
         f"Content-Length: {len(answer.body)}",
         *(["Allow: GET, HEAD"] if answer.status == 405 else []),
-        *(["Connection: close"] if closes else []),
+        "Connection: close",
     ]
     writer.write("\r\n".join([*head, "", ""]).encode("latin-1") + (answer.body if with_body else b""))
     async with asyncio.timeout(_ANSWER_SECONDS):

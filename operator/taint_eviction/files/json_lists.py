@@ -66,13 +66,13 @@ def _without_managed_fields(text: bytes) -> bytes | None:
     return bytes(left + text[kept_to:]) if kept_to else None
 
 
-async def read_bytes(chunks: AsyncIterable[bytes]) -> bytes:
-    """Return a body that contains one object at most; raise ``TooLong`` if it has more bytes than that."""
+async def read_bytes(chunks: AsyncIterable[bytes], most_bytes: int = MOST_ITEM_BYTES) -> bytes:
+    """Return a body that contains one object at most; raise ``TooLong`` if it has more bytes than ``most_bytes``."""
     content = bytearray()
     async for chunk in chunks:
         content += chunk
-        if len(content) > MOST_ITEM_BYTES:
-            raise TooLong(f"it has more than {MOST_ITEM_BYTES >> 20} MB")
+        if len(content) > most_bytes:
+            raise TooLong(f"it has more than {most_bytes >> 20} MB")
     return bytes(content)
 
 

@@ -115,7 +115,7 @@ class WatchFilter:
     def seen(self, body: JsonObject) -> None:
         """Note that the listener has seen an object that was passed on. Kopf keeps the order of an object's events."""
         with contextlib.suppress(KeyError, TypeError, AttributeError):
-            uid, version = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
+            uid, version = body["metadata"]["uid"], body["metadata"].get("resourceVersion")
             if self._under_way.get(uid) == version:
                 del self._under_way[uid]
 
