@@ -519,7 +519,7 @@ async def test_a_malformed_pod_is_named_and_the_others_are_checked(at: ClientSta
 async def test_an_answer_that_is_no_list_is_reported(at: ClientStage, tmp_path: Path, body: str) -> None:
     """The command does not end with a traceback."""
     install(at)
-    for resource in ("pods", "leases", "nodes"):
+    for resource in ("pods", "leases"):
         at.server.faults.add(resource=resource, status=200, message=body, plain_text=True)
     result = await doctor(tmp_path)
     assert result.exit_code in (0, 1)

@@ -48,8 +48,8 @@ def overdue(picture: Picture) -> Drawn:
     [
         (
             "pause-of-a-node",
-            [("evictions from node node-1", 7, 61)],
-            {"web-0": [("held", 10, 61)], "db-0": [("late", 10, 10)]},
+            [("evictions from node node-1", 6, 60)],
+            {"web-0": [("held", 10, 60)], "db-0": [("late", 10, 10)]},
         ),
         (
             "breaker-closes-by-itself",

@@ -57,7 +57,8 @@ CONFIG_MAP = {
     "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "7"},
     "data": {"pause": "true"},
 }
-LIST = {"kind": "List", "metadata": {"resourceVersion": "9"}, "items": [node_json(1, "k1"), pod_json(2, "web")]}
+NODES = {"kind": "NodeList", "metadata": {"resourceVersion": "9"}, "items": [node_json(1, "k1"), pod_json(2, "web")]}
+PODS = {**NODES, "kind": "PodList"}
 STATUS = {
     "kind": "Status",
     "apiVersion": "v1",
@@ -77,7 +78,8 @@ REAL = (
     pod_json(2, "web", tolerates_json("k1", 30)),
     LEASE,
     CONFIG_MAP,
-    LIST,
+    NODES,
+    PODS,
     STATUS,
     CONFLICT,
 )

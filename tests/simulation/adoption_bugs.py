@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taint_eviction.adapters.adoption_patches import JsonPatch, change_patch
-from taint_eviction.core.adoption import Note, may_be_marked
+from taint_eviction.core.adoption import Note, has_countdown, may_be_marked
 from taint_eviction.core.objects import MARK_SECONDS, Toleration
 from taint_eviction.runtime.adopter import Adopter
 
@@ -74,8 +74,8 @@ def adopted_by_our_deadline(patch: pytest.MonkeyPatch) -> None:
 
 def the_finished_are_adopted(patch: pytest.MonkeyPatch) -> None:
     """The countdowns of finished pods are taken over like any other pod's."""
-    for module in ("runtime.adopter", "core.countdowns"):
+    places = {"runtime.adopter.may_be_marked": may_be_marked, "core.countdowns.has_countdown": has_countdown}
+    for place, asked in places.items():
         patch.setattr(
-            f"taint_eviction.{module}.may_be_marked",
-            lambda pod: may_be_marked(dataclasses.replace(pod, finished=False)),
+            f"taint_eviction.{place}", lambda pod, asked=asked: asked(dataclasses.replace(pod, finished=False))
         )

@@ -91,7 +91,7 @@ CAUGHT_BY = {
     "never-given-back": (13, "not given back"),
     "given-back-by-hints": (42, "not given back"),
     "adopted-by-name": (13, "another UID"),
-    "noted-by-place": (34, "effective tolerations changed"),
+    "noted-by-place": (32, "effective tolerations changed"),
     "notes-ignored": (28, "effective tolerations changed"),
     "adopted-when-stopped": (29, "adoption was stopped"),
     "standbys-adopt": (12, "sent without leading"),

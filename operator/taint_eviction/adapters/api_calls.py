@@ -250,7 +250,9 @@ def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, 
         if isinstance(body, orjson.JSONDecodeError):
             raise CallFailed(f"the API server's answer is not JSON (HTTP {status})", reason=FailureReason.OTHER)
         if (asked := _not_about(call, body)) is not None:
-            raise CallFailed(f"the API server's answer is not about {asked}", may_pass=True)
+            # Of a write nobody knows whether it was done.
+            reason = FailureReason.OTHER if call.verb in _READS else FailureReason.NO_ANSWER
+            raise CallFailed(f"the API server's answer is not about {asked}", reason=reason, may_pass=True)
         return ApiAnswer(outcome, status, body, None)
     failure = CallFailed(
         refusal_text(status, refusal),
