@@ -234,7 +234,15 @@ async def test_a_list_that_arrives_too_slowly_is_asked_for_again_in_halves(
 
 async def test_an_object_with_too_many_bytes_is_a_failed_call(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer is not read to its end."""
-    monkeypatch.setattr("taint_eviction.files.json_lists.MOST_ITEM_BYTES", 100)
+    monkeypatch.setattr("taint_eviction.adapters.api_calls.MOST_ITEM_BYTES", 100)
+    with pytest.raises(CallFailed, match="not read to its end: it has more than 0 MB"):
+        await at.reader.read_node("n1")
+
+
+async def test_a_refusal_with_too_many_bytes_is_a_failed_call(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be decoded in one go, and a refusal needs few words."""
+    monkeypatch.setattr("taint_eviction.adapters.api_calls._MOST_REFUSAL_BYTES", 100)
+    at.server.faults.add(verb="get", status=500, message="x" * 200)
     with pytest.raises(CallFailed, match="not read to its end: it has more than 0 MB"):
         await at.reader.read_node("n1")
 

@@ -41,7 +41,7 @@ from taint_eviction.adapters.answers import (
 from taint_eviction.adapters.evictions import block_of
 from taint_eviction.adapters.fence import NotSent, asking_at_last
 from taint_eviction.core.text import one_line
-from taint_eviction.files.json_lists import CHUNK_BYTES, TooLong, decode, read_bytes, read_items
+from taint_eviction.files.json_lists import CHUNK_BYTES, MOST_ITEM_BYTES, TooLong, decode, read_bytes, read_items
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 
 FIELD_MANAGER = "taint-eviction-controller"
@@ -231,7 +231,7 @@ async def _body(answer: aiohttp.ClientResponse, take: Callable[[Any], None] | No
     if answer.status >= 300:
         return await read_bytes(chunks, _MOST_REFUSAL_BYTES)
     try:
-        return decode(await read_bytes(chunks))
+        return decode(await read_bytes(chunks, MOST_ITEM_BYTES))
     except orjson.JSONDecodeError as error:
         return error
 

@@ -66,7 +66,7 @@ def _without_managed_fields(text: bytes) -> bytes | None:
     return bytes(left + text[kept_to:]) if kept_to else None
 
 
-async def read_bytes(chunks: AsyncIterable[bytes], most_bytes: int = MOST_ITEM_BYTES) -> bytes:
+async def read_bytes(chunks: AsyncIterable[bytes], most_bytes: int) -> bytes:
     """Return a body that contains one object at most; raise ``TooLong`` if it has more bytes than ``most_bytes``."""
     content = bytearray()
     async for chunk in chunks:

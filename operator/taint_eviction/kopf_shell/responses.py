@@ -62,7 +62,7 @@ class RewrittenResponse(aiohttp.ClientResponse):
         keep, chunks = self.keep, self.content.iter_chunked(CHUNK_BYTES)
         try:
             if keep is None:
-                return orjson.loads(await read_bytes(chunks))
+                return orjson.loads(await read_bytes(chunks, MOST_ITEM_BYTES))
             body = await read_items(chunks, lambda item: keep(item, kept), _MOST_BYTES)
         except BaseException:
             self.close()
