@@ -3,19 +3,18 @@ dry runs. See ``known_bugs``.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.deciding import Deciding
-from taint_eviction.core.decision import Decision, DecisionPolicy, SeenTaint, decide
+from taint_eviction.core.decision import Decision, decide
 from taint_eviction.core.effects import Effect, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
-from taint_eviction.core.instants import Moment, Sighting
-from taint_eviction.core.objects import Pod
+from taint_eviction.core.instants import Moment
 from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord
 from taint_eviction.runtime.list_turns import ListTurns
 from taint_eviction.runtime.workers import Workers
@@ -103,16 +102,8 @@ def take_backs_block(patch: pytest.MonkeyPatch) -> None:
 def owners_hold_what_is_off(patch: pytest.MonkeyPatch) -> None:
     """The hold of a pod's owner counts on a node that is out of service, too."""
 
-    def held(
-        pod: Pod,
-        bound: Sighting | None,
-        taints: Sequence[SeenTaint] | None,
-        policy: DecisionPolicy,
-        *,
-        shutting_down: bool = False,
-        out_of_service: bool = False,
-    ) -> Decision:
-        return decide(pod, bound, taints, policy, shutting_down=shutting_down)
+    def held(*about: Any, out_of_service: bool = False, **options: Any) -> Decision:
+        return decide(*about, **options)
 
     patch.setattr("taint_eviction.core.deciding.decide", held)
 

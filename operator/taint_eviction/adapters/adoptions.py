@@ -102,7 +102,7 @@ def patch_of(body: Body, pod: Pod, change: CountdownChange) -> JsonPatch:
 class Adoptions:
     """Changes pods and looks for them; see ``runtime.ports``. ``holder`` is this process's identity in the Lease.
 
-    ``parts``: what is read of pods.
+    ``parts``: the labels and annotations of pods that are read.
     """
 
     def __init__(

@@ -186,7 +186,7 @@ def _is_another_uid(status: int, refusal: Refusal) -> bool:
 def retry_after_seconds(headers: Mapping[str, str], refusal: Refusal) -> float | None:
     """Return how long the server asks to wait; None if it does not, or asks for 0; infinity for as long as may be.
 
-    What is too large for etcd is refused again until somebody makes it smaller, so it takes no turn from others.
+    An object that is too large for etcd stays refused until somebody makes it smaller, so it is retried rarely.
     A Retry-After that is a date counts from the ``Date`` of the answer.
     """
     if _TOO_LARGE in refusal.message:

@@ -58,7 +58,7 @@ _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 _PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/strategic-merge-patch+json"}
 _JSON_PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/json-patch+json"}
 _AUDIT_ID = "Audit-Id"
-# The kinds of which decisions are made, by resource.
+# By resource, the kinds of objects whose answers are compared with what was asked about.
 _KINDS = {"nodes": "Node", "pods": "Pod", "leases": "Lease", "configmaps": "ConfigMap"}
 # ``make`` bounds the whole call; the session's timeouts would only add timers.
 _UNBOUNDED = aiohttp.ClientTimeout()
