@@ -111,7 +111,7 @@ class _Carriers:
 
     def __init__(self) -> None:
         self.known: dict[PodRef, _Carrier] = {}
-        self._by_node: dict[str, set[PodRef]] = {}
+        self._by_node: dict[str, dict[PodRef, None]] = {}
 
     def on_node(self, name: str) -> Collection[PodRef]:
         """Return those that are bound to a node of this name."""
@@ -135,7 +135,7 @@ class _Carriers:
             self.drop(pod.ref)
             return False
         self.known[pod.ref] = _Carrier(pod, note)
-        self._by_node.setdefault(pod.node_name or "", set()).add(pod.ref)
+        self._by_node.setdefault(pod.node_name or "", {})[pod.ref] = None
         return True
 
     def drop(self, ref: PodRef) -> None:
@@ -143,7 +143,7 @@ class _Carriers:
         carrier = self.known.pop(ref, None)
         if carrier is not None:
             name = carrier.pod.node_name or ""
-            self._by_node[name].discard(ref)
+            self._by_node[name].pop(ref, None)
             if not self._by_node[name]:
                 del self._by_node[name]
 
@@ -194,7 +194,8 @@ class Adopter:
         self._look_at: dict[PodRef, float] = {}  # Where a mark has failed, which may still arrive.
         # Marks with notes.
         self._carriers = _Carriers()
-        self._to_check: set[PodRef] = set()
+        # A dict, so that calls are made in the same order in every process.
+        self._to_check: dict[PodRef, None] = {}
         self._kept: dict[PodRef, _Refusal] = {}
         self._under_way: dict[PodRef, float] = {}  # Since when.
         self._left_told = ""
@@ -266,7 +267,7 @@ class Adopter:
 
     def _check(self, *refs: PodRef) -> None:
         if refs:
-            self._to_check.update(refs)
+            self._to_check.update(dict.fromkeys(refs))
             self._changed.set()
 
     # What may be done
@@ -312,7 +313,7 @@ class Adopter:
                 self._begin_marks(group)
                 if self._clock.now().at - checked_all_at >= _CHECK_ALL_SECONDS:
                     checked_all_at = self._clock.now().at
-                    self._to_check.update(self._carriers.known)
+                    self._to_check.update(dict.fromkeys(self._carriers.known))
                 await self._begin_returns(group)
             left = self._next_at - self._clock.now().at
             with contextlib.suppress(TimeoutError):
@@ -484,8 +485,8 @@ class Adopter:
     async def _begin_returns(self, group: asyncio.TaskGroup) -> None:
         """Begin to give back the marks that are not needed any more, and to mend notes."""
         now = self._clock.now().at
-        retried = {ref for ref, refusal in self._kept.items() if refusal.retry_at <= now}
-        to_check, self._to_check = self._to_check | retried, set()
+        retried = [ref for ref, refusal in self._kept.items() if refusal.retry_at <= now]
+        to_check, self._to_check = self._to_check | dict.fromkeys(retried), {}
         for number, ref in enumerate(to_check):
             if number % _AT_A_TIME == _AT_A_TIME - 1:
                 await asyncio.sleep(0)
@@ -493,11 +494,11 @@ class Adopter:
             if carrier is None or not self._returns(carrier.pod):
                 self._kept.pop(ref, None)
                 if carrier is not None and self.enabled and not self._countdowns.is_cancelled(ref, now):
-                    self._to_check.add(ref)  # It is decided when the built-in controller has seen the mark.
+                    self._to_check[ref] = None  # It is decided when the built-in controller has seen the mark.
             elif kept is not None and kept.retry_at > now:
                 pass
             elif ref in self._under_way or not self._has_place(ref) or self._rests_until.get(ref, now) > now:
-                self._to_check.add(ref)
+                self._to_check[ref] = None
             else:
                 self._under_way[ref] = now
                 group.create_task(self._return(ref), name=f"give back {ref}")
@@ -560,7 +561,7 @@ class Adopter:
             self._carriers.drop(pod.ref)
         else:
             self._carriers.put(pod)
-            self._to_check.add(pod.ref)
+            self._to_check[pod.ref] = None
             if lost:
                 self._keep(pod.ref, CallFailed(_NOT_NOTED, reason=FailureReason.FORBIDDEN))
         if any(change.returns for change in given):
@@ -616,7 +617,7 @@ class Adopter:
     async def _look(self) -> bool:
         """Find the pods that have a note, on all nodes; return whether there is one."""
         began_at = self._clock.now().at
-        found = set(await self._door.list_noted())
+        found = dict.fromkeys(await self._door.list_noted())
         for ref in [ref for ref in self._carriers.known if ref not in found]:
             record = self._pods.find(ref)
             if record is None or record.seen_at < began_at:

@@ -45,7 +45,8 @@ class Driver:
         self._gate = gate
         self.workers = Workers(workers, live.changed.set, _MAX_LENT)
         self._slow_start = SlowStart(_FIRST_WORKERS, workers, live.changed.set)
-        self._running: set[asyncio.Task[None]] = set()
+        # A dict, so that they are cancelled in the same order in every process.
+        self._running: dict[asyncio.Task[None], None] = {}
         self._taking_back: dict[PodRef, asyncio.Task[None]] = {}
         self._stopping = False
         self._bug: BaseException | None = None
@@ -111,7 +112,7 @@ class Driver:
             is_retry = not isinstance(work, Eviction) or work.tries > 0
             worker = self.workers.assign(is_retry=is_retry)
             task = asyncio.create_task(self._carry_out(work, worker), name=f"evict {work.ref}")
-            self._running.add(task)
+            self._running[task] = None
             if isinstance(work, TakeBack):
                 self._taking_back[work.ref] = task
             elif (overtaken := self._taking_back.pop(work.ref, None)) is not None:
@@ -151,7 +152,7 @@ class Driver:
             self._live.settle(work, outcome)
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         self._slow_start.let_more()
         worker.leave()
         if not task.cancelled() and (bug := task.exception()) is not None:

@@ -55,7 +55,8 @@ class PodWatches:
         self._watched: dict[str, _WatchedNode] = {}
         self._all_pods: tuple[SupervisedWatch, asyncio.Task[None]] | None = None
         self._bug: BaseException | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        # A dict, so that they are cancelled in the same order in every process.
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def run(self) -> None:
         """Follow the tainted nodes until cancelled; a bug in a watch ends it with that exception."""
@@ -138,12 +139,12 @@ class PodWatches:
     def _start(self, watch: SupervisedWatch, watching: bool) -> asyncio.Task[None]:
         work = watch.run() if watching else watch.list_once()
         task = asyncio.create_task(work, name=f"follow {watch.scope}")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._note_end)
         return task
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._bug = bug
             self._live.taints_changed.set()
