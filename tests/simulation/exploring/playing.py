@@ -1,5 +1,6 @@
 """Plays one document with the oracle: a phase with faults, then a phase without."""
 
+import asyncio
 import contextlib
 import hashlib
 import logging
@@ -59,15 +60,22 @@ def as_text(document: JsonObject) -> str:
     return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
 
 
-def play(document: JsonObject) -> Played:
-    """Play a document and judge it; an exception that ends the controller is a violation, too."""
-    return play_scenario(read_scenario(as_text(document), str(document["name"])))
+def play(document: JsonObject, *, enough: Callable[[str], bool] = lambda _: False) -> Played:
+    """Play a document and judge it; an exception that ends the controller is a violation, too.
+
+    The run ends early once a rule is broken that is ``enough``.
+    """
+    return _play(read_scenario(as_text(document), str(document["name"])), enough)
 
 
 def play_scenario(scenario: Scenario) -> Played:
     """Play a scenario as an exploration does; its expectations are not checked."""
+    return _play(scenario, lambda _: False)
+
+
+def _play(scenario: Scenario, enough: Callable[[str], bool]) -> Played:
     with silenced():
-        return run_virtually(_Playing(scenario).run(), min([0.0, *(step.at for step in scenario.steps)]))
+        return run_virtually(_Playing(scenario, enough).run(), min([0.0, *(step.at for step in scenario.steps)]))
 
 
 @contextlib.contextmanager
@@ -95,8 +103,11 @@ class _PostedEvents(Timeline):
 
 
 class _Playing:
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, enough: Callable[[str], bool]) -> None:
         self._scenario = scenario
+        self._enough = enough
+        self._asked = 0  # Of how many violations ``enough`` was asked.
+        self._running: asyncio.Task[Any] | None = None  # None: it does not run, or has found enough.
         self._timeline = Timeline()
         settings = scenario.settings
         self._digest = hashlib.sha256()
@@ -147,9 +158,14 @@ class _Playing:
         )
         self._digest.update(moment.encode())
         self._oracle.trace(trace)
+        new, self._asked = self._oracle.violations[self._asked :], len(self._oracle.violations)
+        if self._running is not None and any(self._enough(violation.rule) for violation in new):
+            self._running.cancel()
+            self._running = None
 
     async def run(self) -> Played:
         stage, scenario = self._stage, self._scenario
+        self._running = asyncio.current_task()
         stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
         self._oracle.suspension.evaluate(virtual_now())
         violations = self._oracle.violations
@@ -165,6 +181,11 @@ class _Playing:
             await sleep_until(virtual_now() + self._late_seconds + (GIVEN_BACK_SECONDS if adopts else PEACE_SECONDS))
             stage.busy()
             self._oracle.check_end(virtual_now())
+            seconds = virtual_now()
+            await stage.kill_controllers()
+        except asyncio.CancelledError:
+            if self._running is not None:
+                raise
             seconds = virtual_now()
             await stage.kill_controllers()
         except Exception as bug:  # noqa: BLE001, RUF100 - any exception is a finding

@@ -24,7 +24,7 @@ def shrunk(document: JsonObject, rule: str, max_plays: int = _MAX_PLAYS) -> Json
         if plays > max_plays:
             return False
         try:
-            return play(candidate).rule == rule
+            return play(candidate, enough=bool).rule == rule
         except Malformed:
             return False
 
