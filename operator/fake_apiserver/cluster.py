@@ -7,7 +7,6 @@ another one replays in virtual time. Objects that are created here keep the stat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 from .budgets import Budgets, PodHealth, Scale
@@ -18,7 +17,7 @@ from .kubelet import Kubelets, NodeChoice, Recreation, Recreations
 from .node_heartbeats import NodeHeartbeats
 from .node_lifecycle import NodeLifecycleController, NodeLifecycleSettings
 from .node_taints import LifecycleWriter
-from .records import Selection, StoredObject
+from .records import Selection, StoredObject, copied
 from .registry import Registry, WriteOptions
 from .resources import RESOURCES
 from .selectors import LabelSelector, parse_field_selector, parse_label_selector
@@ -87,7 +86,7 @@ class FakeCluster:
         What metadata lacks (uid, creationTimestamp) is completed, and well-formed parts get the form that every later
         write would give them; nothing is refused.
         """
-        resource, given = RESOURCES[plural], deepcopy(dict(obj))
+        resource, given = RESOURCES[plural], copied(obj)
         namespace, name = given["metadata"].get("namespace", ""), given["metadata"]["name"]
         if self.store.get(plural, namespace, name) is not None:
             raise already_exists(resource.group, plural, name)
@@ -100,7 +99,7 @@ class FakeCluster:
         self, plural: str, obj: Mapping[str, Any], *, manager: str = "simulation", managed_fields: bool = True
     ) -> JsonObject:
         """Creates a copy of an object, in `default` where it names no namespace; returns it completed."""
-        resource, given = RESOURCES[plural], deepcopy(dict(obj))
+        resource, given = RESOURCES[plural], copied(obj)
         namespace = (given.get("metadata") or {}).get("namespace") or ("default" if resource.namespaced else "")
         options = WriteOptions(manager, keep_status=True, track_fields=managed_fields)
         return self.registry.create(resource, namespace, given, options).decode()
@@ -133,7 +132,7 @@ class FakeCluster:
         """Replaces an object whole, spec and status at once, whatever its resourceVersion; raises 404."""
         metadata = obj["metadata"]
         record = self.record(plural, metadata["name"], metadata.get("namespace", ""))
-        return self.registry.replace(record, deepcopy(dict(obj)), self._options(manager)).decode()
+        return self.registry.replace(record, copied(obj), self._options(manager)).decode()
 
     def patch(
         self, plural: str, name: str, patch: Mapping[str, Any], namespace: str = "", *, manager: str = "simulation"
@@ -142,7 +141,7 @@ class FakeCluster:
         record = self.record(plural, name, namespace)
 
         def change(obj: JsonObject) -> JsonObject:
-            return strategic_merge_patch(obj, deepcopy(dict(patch)))
+            return strategic_merge_patch(obj, copied(patch))
 
         return self.registry.patch(record, change, self._options(manager)).decode()
 
@@ -208,7 +207,9 @@ class FakeCluster:
 
         `template` None takes the pod that went; `times` None means each time, see also `recreations.drop`.
         """
-        recreation = Recreation(namespace, name, node, after_seconds, times, deepcopy(template))
+        recreation = Recreation(
+            namespace, name, node, after_seconds, times, None if template is None else copied(template)
+        )
         return self.recreations.add(recreation)
 
     @staticmethod

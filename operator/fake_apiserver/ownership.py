@@ -131,7 +131,7 @@ def track(
     if entries is None:
         new["metadata"].pop("managedFields", None)
         return
-    before, after = leaves(old) if old is not None else {}, leaves(new)
+    before, after = leaves(_differing(old, new)) if old is not None else {}, leaves(_differing(new, old or {}))
     taken = {path for path, value in after.items() if path not in before or before[path] != value}
     if old is None and status_is_reset:
         taken = {path for path in taken if path[0] != "f:status"}
@@ -139,12 +139,13 @@ def track(
     kept: list[JsonObject] = []
     mine: JsonObject | None = None
     for entry in entries:
-        paths = from_fields(entry.get("fieldsV1") or {}) - removed
+        fields = entry.get("fieldsV1") or {}
+        owned = from_fields(fields)
         is_mine = _identity(entry) == manager.identity
-        paths = paths | taken if is_mine else paths - taken
+        paths = (owned - removed) | taken if is_mine else owned - removed - taken
         if not paths:
             continue
-        changed = {**entry, "fieldsV1": to_fields(paths)}
+        changed = {**entry, "fieldsV1": fields if paths == owned else to_fields(paths)}
         if is_mine:
             mine = changed
             if taken:
@@ -156,6 +157,14 @@ def track(
     new["metadata"].pop("managedFields", None)
     if kept:
         new["metadata"]["managedFields"] = kept
+
+
+def _differing(obj: Mapping[str, Any], other: Mapping[str, Any]) -> JsonObject:
+    """Without the parts that are the same in both, which no write changes: most of a large object."""
+    parts = {name: part for name, part in obj.items() if name == "metadata" or name not in other or other[name] != part}
+    metadata, others = obj["metadata"], other.get("metadata", {})
+    same = {name for name, part in metadata.items() if name in others and others[name] == part}
+    return {**parts, "metadata": {name: part for name, part in metadata.items() if name not in same}}
 
 
 def _entries_to_start_from(

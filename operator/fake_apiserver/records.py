@@ -73,8 +73,17 @@ class StoredObject:
         return self.field("spec.nodeName") if self.resource.plural == "pods" else ""
 
 
-def record_of(resource: ResourceType, obj: Mapping[str, Any]) -> StoredObject:
-    """Encodes an object whose metadata is complete, resourceVersion included; the rest may be malformed."""
+def copied(obj: Mapping[str, Any]) -> JsonObject:
+    """A deep copy of an object that can be stored, several times faster than `copy.deepcopy`."""
+    copy: JsonObject = orjson.loads(orjson.dumps(dict(obj)))
+    return copy
+
+
+def record_of(resource: ResourceType, obj: Mapping[str, Any], before: StoredObject | None = None) -> StoredObject:
+    """Encodes an object whose metadata is complete, resourceVersion included; the rest may be malformed.
+
+    `before` is its last version, None where there is none: what is the same in both is kept once.
+    """
     metadata = obj["metadata"]
     body = {"metadata": metadata, **{k: v for k, v in obj.items() if k not in {"kind", "apiVersion", "metadata"}}}
     labels = metadata.get("labels")
@@ -85,13 +94,13 @@ def record_of(resource: ResourceType, obj: Mapping[str, Any]) -> StoredObject:
         uid=metadata["uid"],
         resource_version=int(metadata["resourceVersion"]),
         tail=orjson.dumps(body)[1:],
-        labels=_interned(labels) if labels else _NO_LABELS,
+        labels=before.labels if before is not None and before.labels == labels else _interned(labels),
         kept=tuple(sys.intern(field_text(value_at(obj, path))) for path in resource.kept_fields.values()),
     )
 
 
 def _interned(labels: object) -> Mapping[str, str]:
-    if not isinstance(labels, dict):
+    if not isinstance(labels, dict) or not labels:
         return _NO_LABELS
     return {sys.intern(key): sys.intern(value) for key, value in labels.items() if isinstance(value, str)}
 

@@ -127,9 +127,9 @@ class ObjectStore:
     def commit(self, resource: ResourceType, obj: JsonObject) -> StoredObject:
         """Creates or replaces; stamps the next resourceVersion into the object given."""
         obj["metadata"]["resourceVersion"] = str(self._next_version())
-        record = record_of(resource, obj)
-        table = self._tables[resource.plural]
-        old = table.by_key.get(record.key)
+        table, metadata = self._tables[resource.plural], obj["metadata"]
+        old = table.by_key.get(resource.key(metadata.get("namespace", ""), metadata["name"]))
+        record = record_of(resource, obj, old)
         table.put(record)
         self._publish("ADDED" if old is None else "MODIFIED", old, record)
         return record
@@ -138,7 +138,7 @@ class ObjectStore:
         """Takes the object away and returns its last state with the version of the deletion."""
         obj = record.decode()
         obj["metadata"]["resourceVersion"] = str(self._next_version())
-        last = record_of(record.resource, obj)
+        last = record_of(record.resource, obj, record)
         self._tables[record.resource.plural].drop(record)
         self._publish("DELETED", record, last)
         return last
