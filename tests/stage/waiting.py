@@ -11,16 +11,20 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE_SECONDS = 60.0
+# How often a condition is asked for: less and less, since many of them are requests, and each costs two processes time.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.05
 
 
 async def until(condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until a condition, or a coroutine that it returns, is true; raise TimeoutError if it never is."""
+    pause = _FIRST_PAUSE_SECONDS
     async with asyncio.timeout(seconds):
         while True:
             held = condition()
             if await held if inspect.isawaitable(held) else held:
                 return
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(pause)
+            pause = min(1.1 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 async def sleep_until(at: float) -> None:
