@@ -1,6 +1,7 @@
 """For all tests: bytecode, what freezegun must leave alone, no event loop unasked for, and figures at the end."""
 
 import asyncio
+import gc
 import os
 import sys
 
@@ -18,6 +19,13 @@ freezegun.configure(extend_ignore_list=["hypothesis", "kubernetes"])  # type: ig
 
 # Else Python 3.11 makes a loop when pytest-asyncio first asks for one, and nobody ever closes it.
 asyncio.set_event_loop(None)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave alone what was collected, and look less often for the little that there is."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
