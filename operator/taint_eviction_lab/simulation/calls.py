@@ -19,7 +19,7 @@ from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 from taint_eviction.runtime.watch_listener import Interpret
 from taint_eviction_lab.simulation.audit import Auditor, Phase, Trace, unaudited
 from taint_eviction_lab.simulation.cluster import SimulatedCluster, later
-from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind
+from taint_eviction_lab.simulation.faults import NO_FAULT, CallFault, CallFaults, CallKind
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
@@ -198,7 +198,7 @@ class SimulatedCalls:
     def _fault_of(self, call: CallKind, subject: str) -> CallFault:
         now = virtual_now()
         fault = self._own_faults.next(call, subject, now)
-        return self._world.faults.next(call, subject, now) if fault == CallFault() else fault
+        return self._world.faults.next(call, subject, now) if fault is NO_FAULT else fault
 
     async def _connect(self, fault: CallFault) -> None:
         timeout = self._world.network.call_timeout_seconds

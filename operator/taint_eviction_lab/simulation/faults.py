@@ -72,6 +72,9 @@ class CallFault:
     date_ahead_seconds: float = 0.0
 
 
+NO_FAULT = CallFault()
+
+
 @dataclass(frozen=True, slots=True)
 class Picked:
     """The calls that a rule picks: of these kinds, to objects whose name matches the pattern; at most ``times``, before
@@ -107,6 +110,8 @@ class CallFaults:
 
     def next(self, call: CallKind, subject: str, now: float) -> CallFault:
         """Return what happens to a call that is made now; ``subject`` is the object's name, "" if there is none."""
+        if not self._rules:
+            return NO_FAULT
         self._rules = [
             rule for rule in self._rules if rule.left != 0 and (rule.picked.until is None or now < rule.picked.until)
         ]
@@ -115,4 +120,4 @@ class CallFaults:
                 if rule.left is not None:
                     rule.left -= 1
                 return rule.fault
-        return CallFault()
+        return NO_FAULT

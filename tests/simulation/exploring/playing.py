@@ -57,7 +57,7 @@ class Played:
 
 def as_text(document: JsonObject) -> str:
     """Write a document as a scenario file."""
-    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
+    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=120)
 
 
 def play(document: JsonObject, *, enough: Callable[[str], bool] = lambda _: False) -> Played:
