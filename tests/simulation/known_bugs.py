@@ -39,8 +39,9 @@ class _KeepsTheKey(TimedWorkerQueue):
         super().__init__()
         self._kept: set[NamespacedName] = set()
 
-    def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
-        return None if ref.key in self._kept else super().schedule(ref, fire_at)
+    def schedule(self, ref: PodRef, fire_at: float) -> None:
+        if ref.key not in self._kept:
+            super().schedule(ref, fire_at)
 
     def pop_due(self, now: float) -> Entry | None:
         entry = super().pop_due(now)

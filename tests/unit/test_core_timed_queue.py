@@ -27,9 +27,10 @@ class KeepsKeyQueue(TimedWorkerQueue):
         super().__init__()
         self._done: set[tuple[str, str]] = set()
 
-    def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
+    def schedule(self, ref: PodRef, fire_at: float) -> None:
         """Ignore a key whose entry was popped before."""
-        return None if ref.key in self._done else super().schedule(ref, fire_at)
+        if ref.key not in self._done:
+            super().schedule(ref, fire_at)
 
     def pop_due(self, now: float) -> Entry | None:
         """Pop an entry, but never release its key."""
@@ -52,15 +53,14 @@ def test_an_empty_queue_has_nothing_due() -> None:
     queue = TimedWorkerQueue()
     assert queue.pop_due(1e12) is None
     assert queue.next_fire_at() is None
-    assert queue.cancel(A) is None
+    queue.cancel(A)
     assert len(queue) == 0
-    assert A not in queue
 
 
 def test_entries_are_due_at_their_instant_and_not_before() -> None:
     """An entry is due at exactly its instant."""
     queue = TimedWorkerQueue()
-    assert queue.schedule(A, 10) is None
+    queue.schedule(A, 10)
     assert queue.pop_due(9.999) is None
     assert queue.next_fire_at() == 10
     entry = queue.pop_due(10)
@@ -92,9 +92,7 @@ def test_scheduling_again_moves_an_entry_in_both_directions(second: float) -> No
     """W5: the new time counts, whether it is earlier or later, and there is one entry."""
     queue = TimedWorkerQueue()
     queue.schedule(A, 10)
-    replaced = queue.schedule(A, second)
-    assert replaced is not None
-    assert replaced.fire_at == 10
+    queue.schedule(A, second)
     assert queue.next_fire_at() == second
     assert [(entry.ref, entry.fire_at) for entry in queue] == [(A, second)]
     assert popped(queue, 100) == ["a"]
@@ -115,8 +113,6 @@ def test_a_new_uid_replaces_the_entry_of_the_old_one() -> None:
     queue.schedule(A, 10)
     queue.schedule(B, 10)
     assert len(queue) == 1
-    assert A not in queue
-    assert B in queue
     assert popped(queue, 100) == ["b"]
 
 
@@ -124,12 +120,10 @@ def test_an_entry_is_cancelled_only_by_its_own_uid() -> None:
     """W3: a late cancellation does not affect another UID's entry."""
     queue = TimedWorkerQueue()
     queue.schedule(B, 10)
-    assert queue.cancel(A) is None
-    assert B in queue
-    assert queue.get(A) is None
-    entry = queue.cancel(B)
-    assert entry is not None
-    assert entry.ref == B
+    queue.cancel(A)
+    assert [entry.ref for entry in queue] == [B]
+    queue.cancel(B)
+    assert len(queue) == 0
     assert queue.next_fire_at() is None
 
 
@@ -174,70 +168,6 @@ def test_the_whole_controller_shows_a_stale_key() -> None:
     """W1: with a queue that keeps keys, the recreated pod is never evicted; with the real one, at its own deadline."""
     assert stale_key_story(KeepsKeyQueue) == [(10, "a")]
     assert stale_key_story(TimedWorkerQueue) == [(10, "a"), (22, "b")]
-
-
-def heap_bound(queue: TimedWorkerQueue) -> int:
-    """The documented bound: heap size <= 2 x live + slack."""
-    return 2 * len(queue) + 64
-
-
-def held_by(queue: TimedWorkerQueue) -> int:
-    """Count the entries in memory, including stale ones."""
-    return len(queue._front) + sum(map(len, queue._by_second.values()))
-
-
-def test_replaced_entries_do_not_pile_up() -> None:
-    """A deadline that moves all the time needs a bounded number of entries."""
-    queue = TimedWorkerQueue()
-    for step in range(10_000):
-        queue.schedule(A, 1e6 - step)
-        assert held_by(queue) <= heap_bound(queue)
-
-
-def test_cancelled_entries_stay_until_they_outnumber_the_live_ones_by_far() -> None:
-    """To remove them costs as much as all entries that are left, so the queue does it seldom."""
-    queue = TimedWorkerQueue()
-    for _round in range(2):
-        pods = [ref(str(number), str(number)) for number in range(100)]
-        for each in pods:
-            queue.schedule(each, 1e6)
-        for each in pods[:82]:
-            queue.cancel(each)
-        assert held_by(queue) == 100 == heap_bound(queue)
-        queue.cancel(pods[82])
-        assert held_by(queue) == len(queue) == 17
-
-
-def test_popped_entries_are_not_kept() -> None:
-    """They are removed at once, not at the next pop."""
-    queue = TimedWorkerQueue()
-    for uid, fire_at in [("x", 10.0), ("y", 10.5)]:
-        queue.schedule(ref(uid, uid), fire_at)
-    assert queue.pop_due(10) is not None
-    assert held_by(queue) == 1
-    assert queue.pop_due(11) is not None
-    assert held_by(queue) == 0
-
-
-def test_cancelled_entries_do_not_pile_up() -> None:
-    """Nodes that flap need a bounded number of entries."""
-    queue = TimedWorkerQueue()
-    for step in range(3_000):
-        queue.schedule(ref(str(step), str(step)), 1e6 + step)
-    for step in range(3_000):
-        queue.cancel(ref(str(step), str(step)))
-        assert held_by(queue) <= heap_bound(queue)
-
-
-def test_the_heap_stays_bounded_while_entries_are_popped() -> None:
-    """Popping reduces the number of live entries, so the number of stale ones must fall too."""
-    queue = TimedWorkerQueue()
-    for step in range(200):
-        queue.schedule(ref(str(step), str(step)), 1e6 + step)
-        queue.schedule(ref(str(step), str(step)), float(step))
-    for now in range(200):
-        assert queue.pop_due(now) is not None
-        assert held_by(queue) <= heap_bound(queue)
 
 
 def test_a_replay_by_a_frozen_wall_clock_pops_at_the_exact_second() -> None:
