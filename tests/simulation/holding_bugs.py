@@ -150,8 +150,8 @@ def unreadable_values_hold_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def first_taints_rule_shields(patch: pytest.MonkeyPatch) -> None:
     """W24: the rule of the taint with the earliest deadline decides, whatever other taints are due."""
-    patch.setattr("taint_eviction.core.dispatch.governed", lambda decision, *_: decision)
-    patch.setattr("taint_eviction.core.dispatch.governed_in_turn", lambda decision, _, __, at: iter([(at, decision)]))
+    patch.setattr("taint_eviction.core.dispatch.by_effective_taint", lambda decision, *_: decision)
+    patch.setattr("taint_eviction.core.dispatch.effective_taints", lambda decision, _, __, at: iter([(at, decision)]))
 
 
 def out_of_service_waits(patch: pytest.MonkeyPatch) -> None:

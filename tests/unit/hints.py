@@ -15,7 +15,7 @@ def timed(queue: EvictionQueue) -> dict[str, TimedWorkerQueue]:
         "waiting": queue._first_tries,
         "settling": queue._settling,
         "retrying": queue._retries,
-        "governed anew": queue._governed_anew,
+        "taint changes": queue._taint_changes,
     }
 
 
@@ -30,7 +30,7 @@ def fair(queue: EvictionQueue) -> dict[str, FairQueue]:
 
 def places(queue: EvictionQueue, uid: str) -> list[str]:
     """Name the queues that have a hint to a pod; the one that tells when another taint governs it is no place."""
-    return [place for place in hints(queue).get(uid, []) if place != "governed anew"]
+    return [place for place in hints(queue).get(uid, []) if place != "taint changes"]
 
 
 def hints(queue: EvictionQueue) -> dict[str, list[str]]:
@@ -53,7 +53,7 @@ def waiting_uids(records: Iterable[PodRecord]) -> list[str]:
 def fill_anew(brain: Controller) -> None:
     """Throw all hints away and fill the queues from the records; limits and whose turn it is stay."""
     queue, take_backs = brain._queue, brain._deciding._take_backs
-    queue._first_tries, queue._settling, queue._retries, queue._governed_anew = (TimedWorkerQueue() for _ in range(4))
+    queue._first_tries, queue._settling, queue._retries, queue._taint_changes = (TimedWorkerQueue() for _ in range(4))
     for lines in fair(queue).values():
         lines._entries, lines._flows, lines._suspended = {}, {}, 0
         lines._ready, lines._kept, lines._calls = [], {}, []
@@ -63,7 +63,7 @@ def fill_anew(brain: Controller) -> None:
             queue.place(record.ref, record.state)
     for record in sorted(records, key=lambda record: record.schedule_turn):
         if isinstance(record.state, WaitingState):
-            queue.place_governed_anew(record.ref, record.state.schedule)
+            queue.place_taint_change(record.ref, record.state.schedule)
     take_backs._queue = TimedWorkerQueue()
     for record in sorted(records, key=lambda record: record.condition.turn):
         take_backs.place(record)

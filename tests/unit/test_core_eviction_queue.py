@@ -522,9 +522,9 @@ def test_a_waiting_eviction_is_popped_when_another_taint_may_govern_it() -> None
     it.want("d", 1)
     assert it.take(1) == []
     assert it.next_at(1) == it.next_at(1, retries=False) == it.next_at(1, stopped=True) == 5
-    assert it.queue.pop_governed_anew(4.999) is None
-    assert it.queue.pop_governed_anew(5) is it.record("a")
-    assert it.queue.pop_governed_anew(5) is None
+    assert it.queue.pop_taint_change(4.999) is None
+    assert it.queue.pop_taint_change(5) is it.record("a")
+    assert it.queue.pop_taint_change(5) is None
     assert it.next_at(5) is None
     it.end("b", 5)
     for uid in ("a", "b", "d"):

@@ -89,7 +89,7 @@ def test_the_exemption_is_faster_than_any_rule() -> None:
     """It is faster even than a DELETE without limits."""
     exempt = ASKS.on(off()).handling(OUT_OF_SERVICE, "shop", {})
     assert exempt.mode is EvictionMode.DELETE
-    assert exempt.haste < EvictionPolicy().handling("k1", "shop", {}).haste
+    assert exempt.urgency < EvictionPolicy().handling("k1", "shop", {}).urgency
 
 
 def known(ready: Readiness | None, since: float, told: Taint = OFF) -> KnownNode:

@@ -3,9 +3,19 @@
 import math
 
 import pytest
+from tests.unit.builders import pod, seen, since, taint, tolerates
 
+from taint_eviction.core.decision import DecisionPolicy, Evict, decide
 from taint_eviction.core.label_selectors import parse_selector
-from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Handling, Limit, PolicyRule
+from taint_eviction.core.policy import (
+    UNLIMITED,
+    EvictionMode,
+    EvictionPolicy,
+    Handling,
+    Limit,
+    PolicyRule,
+    first_unpaused,
+)
 
 
 def test_by_default_pods_are_deleted_without_any_limit() -> None:
@@ -122,13 +132,13 @@ SOONEST_FIRST = (
 def test_a_rule_that_evicts_a_pod_sooner_comes_first() -> None:
     """The order is by mode, then by timeout, then by limit; a paused rule is last, whatever its other values."""
 
-    def haste(rule: PolicyRule) -> tuple[float, ...]:
-        return EvictionPolicy(rules=(rule,)).handling("k1", "shop", {}).haste
+    def urgency(rule: PolicyRule) -> tuple[float, ...]:
+        return EvictionPolicy(rules=(rule,)).handling("k1", "shop", {}).urgency
 
-    assert EvictionPolicy().handling("k1", "shop", {}).haste == haste(SOONEST_FIRST[0][0])
+    assert EvictionPolicy().handling("k1", "shop", {}).urgency == urgency(SOONEST_FIRST[0][0])
     for alike in SOONEST_FIRST:
-        assert len({haste(rule) for rule in alike}) == 1
-    hastes = [haste(rule) for rule, *_ in SOONEST_FIRST]
+        assert len({urgency(rule) for rule in alike}) == 1
+    hastes = [urgency(rule) for rule, *_ in SOONEST_FIRST]
     assert hastes == sorted(hastes)
     assert len(set(hastes)) == len(hastes)
 
@@ -165,3 +175,17 @@ def test_all_problems_of_a_policy_are_reported_at_once() -> None:
         "the evict timeout must not be negative, as -1 s is",
     ]
     assert EvictionPolicy(evict_timeout_seconds=0.0).problems() == []
+
+
+# The effective taint
+
+
+def test_a_pod_that_a_rule_pauses_is_evicted_because_of_the_next_due_taint() -> None:
+    """A later taint does not decide, although its rule is faster."""
+    keys = ("paused", "asks", "deletes")
+    which = pod(*(tolerates(20 * number, key) for number, key in enumerate(keys)), bound_at=0)
+    decision = decide(which, since(0), [seen(taint(key)) for key in keys], DecisionPolicy())
+    assert isinstance(decision, Evict)
+    rules = (PolicyRule("paused", ("paused",), pause=True), PolicyRule("asks", ("asks",), mode=EvictionMode.EVICT))
+    gone = first_unpaused(decision, which, EvictionPolicy(rules=rules))
+    assert (gone.fire_at, gone.deciding.taint.key) == (20, "asks")

@@ -14,8 +14,8 @@ from taint_eviction.adapters.status_document import (
 )
 from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.matching import discouraging, repelling
 from taint_eviction.core.objects import SHUTTING_DOWN, NamespacedName, Taint
-from taint_eviction.core.scheduling import discouraging, repelling
 from taint_eviction.core.sentences import STARTS_NO_EVICTION, out_of_service_note
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.core.text import JsonObject

@@ -71,7 +71,7 @@ class Attempts:
         order of ``fair_queue``. At most ``max_retries`` of all are retries or take-backs. Each is in flight until it is
         settled.
         """
-        self._deciding.redecide_governed_anew(now)  # Moves no deadline, so there is no effect to report.
+        self._deciding.redecide_taint_changes(now)  # Moves no deadline, so there is no effect to report.
         self._dispatch.advance(now)
         taken = self._begin_evictions(now, max_works, only_exempt=True)
         urgent = self._begin_evictions(now, min(max_works - len(taken), max_retries), retry=True, only_exempt=True)

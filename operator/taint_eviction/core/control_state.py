@@ -1,12 +1,17 @@
 """What people order at run time: pauses, and resets of the circuit breaker's latch.
 
-Values only. They are kept in the cluster, so that they outlive processes and reach every replica; times are therefore
-the API server's (seconds since the epoch).
+All of it is kept in the cluster, so that it outlives processes and reaches every replica; times are therefore the API
+server's (seconds since the epoch). ``PauseEnds`` counts the ends of pauses on the monotonic clock, as deadlines are.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
+
+from taint_eviction.core.instants import Moment
+
+# The known time of the API server moves by less than this if nobody steps its clock.
+_TOLERATED_SECONDS = 2.0
 
 
 class PauseScope(NamedTuple):
@@ -31,7 +36,7 @@ EVERYTHING = PauseScope("all")
 @dataclass(frozen=True, slots=True)
 class Pause:
     """Evictions are held. ``since_epoch`` is None, and ``reason`` and ``by`` are "", if the order does not state them.
-    ``until_epoch``: the pause ends by itself at that time of the API server's clock (``pause_ends``). None: it ends
+    ``until_epoch``: the pause ends by itself at that time of the API server's clock (``PauseEnds``). None: it ends
     when somebody resumes evictions.
     """
 
@@ -155,3 +160,35 @@ class ControlState:
         if self.latch is None:
             return replace(self, reset_epoch=epoch)
         return replace(self, latch=replace(self.latch, since_epoch=epoch))
+
+
+class PauseEnds:
+    """Remembers when each known pause with an end began, on the monotonic clock, converted once.
+
+    So a pause that this process knows ends in time even if the API server's clock, which dates pauses, is stepped. A
+    pause that seems to begin later than now begins when it is first read. A process that starts has only the dates, and
+    uses none while it does not know the API server's time.
+    """
+
+    def __init__(self) -> None:
+        # The instant by scope and by the date that counts.
+        self._dated: Mapping[tuple[PauseScope, float], float] = {}
+
+    def as_counted(self, control_state: ControlState, now: Moment) -> ControlState:
+        """Return the control state with the ends of pauses that count, by the API server's clock at ``now``."""
+        if not now.dates_objects:
+            return control_state
+        dated: dict[tuple[PauseScope, float], float] = {}
+        moved: dict[PauseScope, Pause] = {}
+        for scope, pause in control_state.pauses().items():
+            if pause.until_epoch is None:
+                continue
+            epoch, at = pause.until_epoch, now.instant_of(pause.until_epoch)
+            if pause.since_epoch is not None:
+                epoch, at = pause.since_epoch, min(now.at, now.instant_of(pause.since_epoch))
+            dated[scope, epoch] = at = self._dated.get((scope, epoch), at)
+            until = now.epoch_of(at) + (pause.until_epoch - epoch)
+            if abs(until - pause.until_epoch) > _TOLERATED_SECONDS:
+                moved[scope] = replace(pause, until_epoch=until)
+        self._dated = dated
+        return control_state.with_pauses(moved) if moved else control_state

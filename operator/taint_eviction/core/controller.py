@@ -159,7 +159,7 @@ class Controller:
         While the API server's time is not known, none has ended.
         """
         control_state = control_state.at(now.passed_epoch)
-        effects, before = self._deciding.redecide_governed_anew(now), self.suspension.control_state
+        effects, before = self._deciding.redecide_taint_changes(now), self.suspension.control_state
         effects += self._dispatch.order(control_state, now)
         return effects if control_state == before else effects + self._deciding.redecide_failing(now)
 
@@ -173,7 +173,7 @@ class Controller:
             for record in self.pods:
                 record.failures = record.failures and record.failures.without_refusals
                 record.evacuating_since = None
-        anew = self._deciding.redecide_governed_anew(now)
+        anew = self._deciding.redecide_taint_changes(now)
         effects = self._dispatch.evaluate(now)
         if is_new or effects:
             anew += self._deciding.redecide_failing(now)

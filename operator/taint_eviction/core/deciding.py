@@ -50,7 +50,7 @@ class Deciding:
         """Return when and why a pod is to be evicted, or why it stays, from what is known now. Changes nothing."""
         known = self._nodes.known.get(record.node_name)
         decision = decide_on(record.pod, record.bound, known, self._policy)
-        return self._dispatch.governed(record, decision, now) if isinstance(decision, Evict) else decision
+        return self._dispatch.by_effective_taint(record, decision, now) if isinstance(decision, Evict) else decision
 
     def redecide(self, record: PodRecord, now: Moment) -> list[Effect]:
         """Bring the schedule and the take-back of one known pod in line with what is known now."""
@@ -78,10 +78,10 @@ class Deciding:
         """Redecide the pods whose eviction has failed so far."""
         return self.redecide_all([each for each in self._pods.known.values() if each.failures is not None], now)
 
-    def redecide_governed_anew(self, now: Moment) -> list[Effect]:
-        """Redecide the waiting pods that another taint governs by now."""
+    def redecide_taint_changes(self, now: Moment) -> list[Effect]:
+        """Redecide the waiting pods whose effective taint is another by now."""
         effects: list[Effect] = []
-        while (record := self._queue.pop_governed_anew(now.at)) is not None:
+        while (record := self._queue.pop_taint_change(now.at)) is not None:
             effects += self.redecide(record, now)
         return effects
 

@@ -105,7 +105,7 @@ class Stay:
 class Evict:
     """The pod is evicted at ``fire_at``, because of the verdict ``deciding``; ``verdicts`` includes that one.
     ``fire_at`` is the earliest ``due_at`` of all verdicts. Once another taint is due, its verdict may become
-    ``deciding``: see ``governing``.
+    ``deciding``: see ``policy`` on the effective taint.
     """
 
     fire_at: float

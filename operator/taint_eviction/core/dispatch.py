@@ -13,7 +13,6 @@ from taint_eviction.core.effects import Effect, Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import asks
 from taint_eviction.core.fair_queue import FlowKey
-from taint_eviction.core.governing import governed, governed_in_turn, handling_of
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.known_pods import KnownPods
@@ -31,7 +30,14 @@ from taint_eviction.core.pod_record import (
     WaitingState,
     WaitReason,
 )
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Handling
+from taint_eviction.core.policy import (
+    EvictionMode,
+    EvictionPolicy,
+    Handling,
+    by_effective_taint,
+    effective_taints,
+    handling_of,
+)
 from taint_eviction.core.suspension import Suspension
 
 
@@ -56,11 +62,11 @@ class Dispatch:
 
     # How
 
-    def governed(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
-        """Return the decision with the taint that governs now as ``deciding``."""
+    def by_effective_taint(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
+        """Return the decision with the taint that is effective now as ``deciding``."""
         if len(decision.verdicts) == 1:
             return decision  # Whatever its rule is.
-        return governed(decision, record.pod, self._policy_for(record), now.at)
+        return by_effective_taint(decision, record.pod, self._policy_for(record), now.at)
 
     def _policy_for(self, record: PodRecord) -> EvictionPolicy:
         known = self._nodes.known.get(record.node_name)
@@ -89,9 +95,9 @@ class Dispatch:
     def announce(self, record: PodRecord, decision: Evict, now: Moment) -> Schedule:
         """Announce to the breaker the taints that evict a pod; return its schedule: the flow, and when to begin."""
         policy = self._policy_for(record)
-        in_turn = list(governed_in_turn(decision, record.pod, policy, now.at))
-        for _, governing in in_turn:
-            self._tell_breaker(record, governing)
+        in_turn = list(effective_taints(decision, record.pod, policy, now.at))
+        for _, then in in_turn:
+            self._tell_breaker(record, then)
         handling, failures = handling_of(decision.deciding, record.pod, policy), record.failures
         anew_at = in_turn[1][0] if len(in_turn) > 1 else None
         fire_at = decision.due_at
@@ -139,7 +145,7 @@ class Dispatch:
         return self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
 
     def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight, now: Moment) -> bool:
-        """Return whether an eviction that was begun may still be sent: nothing holds it, and its rule still governs it.
+        """Return whether an eviction that was begun may still be sent: nothing holds it, and its rule still applies.
         A change of policy also stops it: the limits of the new policy have not let it through. A pod that was held
         meanwhile is not deleted because budgets had refused it for long enough before.
         """

@@ -71,8 +71,8 @@ class EvictionQueue:
         self._due_first, self._due_again, self._due_unanswered = (
             FairQueue(is_suspended, self._limits.buckets) for _ in range(3)
         )
-        # When another taint begins to govern a pod, which may then belong in another flow.
-        self._governed_anew = TimedWorkerQueue()
+        # When another taint becomes the effective one of a pod, which may then belong in another flow.
+        self._taint_changes = TimedWorkerQueue()
         # By flow: how many settling pods and due first tries came later than the taint that evicts them.
         self._came_later: Counter[FlowKey] = Counter()
 
@@ -93,7 +93,7 @@ class EvictionQueue:
                 record.known_since = schedule.fire_at, now
             self._enter(record, Waiting(max(record.known_since), schedule))
         record.schedule_turn = record.turn
-        self.place_governed_anew(record.ref, schedule)
+        self.place_taint_change(record.ref, schedule)
 
     def cancel(self, record: PodRecord) -> None:
         """Remove a pod from the place where it waits: it is to be evicted, scheduled again, or left alone."""
@@ -109,8 +109,8 @@ class EvictionQueue:
             case _:
                 return
         self._count_out(record.state)
-        if schedule.governed_anew_at is not None:
-            self._governed_anew.cancel(record.ref)
+        if schedule.next_taint_at is not None:
+            self._taint_changes.cancel(record.ref)
         record.state = UNDECIDED
 
     def forget(self, record: PodRecord) -> None:
@@ -152,16 +152,16 @@ class EvictionQueue:
             case _:
                 assert_never(state)
 
-    def place_governed_anew(self, ref: PodRef, schedule: Schedule) -> None:
-        """Put the hint to when another taint governs a pod; several in the order of ``PodRecord.schedule_turn``."""
-        if schedule.governed_anew_at is not None:
-            self._governed_anew.schedule(ref, schedule.governed_anew_at)
+    def place_taint_change(self, ref: PodRef, schedule: Schedule) -> None:
+        """Put the hint to when another taint becomes effective; several in the order of ``PodRecord.schedule_turn``."""
+        if schedule.next_taint_at is not None:
+            self._taint_changes.schedule(ref, schedule.next_taint_at)
 
     # What may go
 
-    def pop_governed_anew(self, now: float) -> PodRecord | None:
-        """Remove and return a pod that another taint governs by now, to be scheduled again; None if there is none."""
-        entry = self._governed_anew.pop_due(now)
+    def pop_taint_change(self, now: float) -> PodRecord | None:
+        """Remove and return a pod with another effective taint by now, to be scheduled again; None: there is none."""
+        entry = self._taint_changes.pop_due(now)
         return None if entry is None else self._pods.known[entry.ref.key]
 
     def advance(self, now: float, unlisted_since: float = math.inf) -> bool:
@@ -214,7 +214,7 @@ class EvictionQueue:
         if taken is None:
             return None
         ref, tokens = taken
-        self._governed_anew.cancel(ref)
+        self._taint_changes.cancel(ref)
         record = self._pods.known[ref.key]
         self._count_out(record.state)
         return record, tokens
@@ -257,7 +257,7 @@ class EvictionQueue:
         """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.
         ``stopped``: none may be evicted; ``only_exempt``: only exempt ones may.
         """
-        instants = [self._first_tries.next_fire_at(), self._settled_at(), self._governed_anew.next_fire_at()]
+        instants = [self._first_tries.next_fire_at(), self._settled_at(), self._taint_changes.next_fire_at()]
         if not stopped:
             instants.append(self._due_first.next_at(now, only_exempt))
         if retries:

@@ -1,6 +1,6 @@
 """The order of the pods that are due: nodes take turns, and each node's most overdue pod is first.
-A flow contains the due pods of one node and namespace that one rule of the policy governs: limits and pauses apply to a
-flow as a whole. If a limit is used up, its flows wait aside; once the limit has room, it calls the first of them, which
+A flow contains the due pods of one node and namespace with one rule of the policy: limits and pauses apply to a flow as
+a whole. If a limit is used up, its flows wait aside; once the limit has room, it calls the first of them, which
 takes part again. A flow that is held waits until ``reconsider`` is called. Every waiting pod can be cancelled.
 Exempt flows come before all others, the most overdue first. No limit applies to them, and their evictions take no turn
 from their node.

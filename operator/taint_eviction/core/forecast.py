@@ -12,13 +12,12 @@ from taint_eviction.core.deciding import decide_on
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodSeen
 from taint_eviction.core.gone_objects import GoneObjects
-from taint_eviction.core.governing import handling_of, let_go
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
 from taint_eviction.core.pod_record import PodRecord
-from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.policy import EvictionPolicy, first_unpaused, handling_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,8 @@ def forecast(
     eviction: EvictionPolicy,
 ) -> list[PodForecast]:
     """Return what happens to each pod, in the order given. Of several pods with one name, the newest counts.
-    If a rule of ``eviction`` pauses a pod, the pod leaves when another rule governs it that does not pause it; if all
-    its rules pause it, the pod is due at its deadline, and stays.
+    If a rule of ``eviction`` pauses a pod, the pod leaves when another rule applies that does not pause it; if all its
+    rules pause it, the pod is due at its deadline, and stays.
     """
     gone = GoneObjects()
     known_nodes, known_pods = KnownNodes(gone), KnownPods(gone)
@@ -134,7 +133,7 @@ def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionP
 
 def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:
     decision = decide_on(record.pod, record.bound, nodes.known.get(record.node_name), policy)
-    return let_go(decision, record.pod, eviction) if isinstance(decision, Evict) else decision
+    return first_unpaused(decision, record.pod, eviction) if isinstance(decision, Evict) else decision
 
 
 # Changes

@@ -1,6 +1,6 @@
 """Whether a toleration matches a taint.
 
-Pure predicates on one toleration and one taint; ``decision`` chooses among several tolerations.
+Pure predicates on tolerations and taints; ``decision`` chooses among several tolerations, and counts their seconds.
 
 Reference: ``ToleratesTaint`` in k8s.io/api/core/v1, KEP-5471 for Gt and Lt.
 """
@@ -9,7 +9,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from taint_eviction.core.objects import Taint, Toleration
+from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 
 # A canonical decimal: no leading zeros, no plus sign, no minus zero.
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
@@ -88,3 +88,27 @@ def canonical_int64(text: str) -> int | None:
         return None
     number = int(text)
     return number if _INT64_MIN <= number <= _INT64_MAX else None
+
+
+# What the scheduler does, for explanations only: any matching toleration counts, and its seconds do not matter.
+# Reference: pkg/scheduler/framework/plugins/tainttoleration
+
+
+def repelling(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Return the taints (NoSchedule and NoExecute) that keep such a pod from being scheduled on their node."""
+    return _untolerated(tuple(tolerations), taints, (NO_SCHEDULE, NO_EXECUTE))
+
+
+def discouraging(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Return the taints (PreferNoSchedule) because of which the scheduler avoids their node for such a pod."""
+    return _untolerated(tuple(tolerations), taints, (PREFER_NO_SCHEDULE,))
+
+
+def _untolerated(
+    tolerations: tuple[Toleration, ...], taints: Iterable[Taint], effects: tuple[str, ...]
+) -> tuple[Taint, ...]:
+    return tuple(
+        taint
+        for taint in taints
+        if taint.effect in effects and not any(matches(toleration, taint) for toleration in tolerations)
+    )

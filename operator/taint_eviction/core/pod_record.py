@@ -51,15 +51,15 @@ class Step(Enum):
 
 class Schedule(NamedTuple):
     """The flow in which an eviction waits, and when it is to begin.
-    ``retry``: it has failed before. ``governed_anew_at``: when another taint will govern how the pod is evicted
-    (``governing``), if it still waits then; None: never. ``unanswered``: the last call of a retry had no answer.
+    ``retry``: it has failed before. ``next_taint_at``: when another taint will be the effective one
+    (``policy``), if the pod still waits then; None: never. ``unanswered``: the last call of a retry had no answer.
     ``came_later``: the pod was bound to its node after the taint that evicts it began.
     """
 
     flow: FlowKey
     fire_at: float
     retry: bool
-    governed_anew_at: float | None
+    next_taint_at: float | None
     unanswered: bool = False
     came_later: bool = False
 

@@ -1,16 +1,21 @@
 """How pods are evicted after the decision to evict them: by which call, how fast, and which evictions are held.
-The first rule that matches a pod and its deciding taint counts. The policy's general settings apply to what the rule
-leaves open, and to pods that no rule matches. This module decides neither whether nor when a pod is evicted
-(``decision``), nor which of several due taints decides (``governing``).
+The first rule that matches a pod and its effective taint counts. The policy's general settings apply to what the rule
+leaves open, and to pods that no rule matches. This module does not decide whether and when a pod is evicted
+(``decision``).
+
+Each due taint has a rule of the policy (or none), and that rule counts as a whole. The *effective* taint is the due one
+whose rule allows the eviction soonest. So a rule that pauses one taint does not protect the pod from another. The
+functions about it take the policy of the pod's node (``EvictionPolicy.on``).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.label_selectors import LabelSelector, chooses
-from taint_eviction.core.objects import OUT_OF_SERVICE, Node
+from taint_eviction.core.objects import OUT_OF_SERVICE, Node, Pod
 
 
 class EvictionMode(Enum):
@@ -65,7 +70,7 @@ class Limit:
 
 
 UNLIMITED = Limit()
-_MODES_BY_HASTE = (EvictionMode.DELETE, EvictionMode.EVICT_THEN_DELETE, EvictionMode.EVICT)
+_MODES_BY_URGENCY = (EvictionMode.DELETE, EvictionMode.EVICT_THEN_DELETE, EvictionMode.EVICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class Handling:
         return self.rule is not None and self.rule.pause
 
     @property
-    def haste(self) -> tuple[float, ...]:
+    def urgency(self) -> tuple[float, ...]:
         """A sort key: settings that allow an eviction sooner come first; paused ones come last, and are equal."""
         if self.paused:
             return (math.inf,)
@@ -129,7 +134,7 @@ class Handling:
             return (-math.inf,)
         patience = self.evict_timeout_seconds if self.mode is EvictionMode.EVICT_THEN_DELETE else 0.0
         size = UNLIMITED.size if self.rule is None else self.rule.limit.size
-        return (_MODES_BY_HASTE.index(self.mode), patience, *(-each for each in size))
+        return (_MODES_BY_URGENCY.index(self.mode), patience, *(-each for each in size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +196,61 @@ class EvictionPolicy:
         if self.background_timeout_seconds < 0:
             found.append(f"the background timeout must not be negative, as {self.background_timeout_seconds:g} s is")
         return found
+
+
+# The effective taint
+
+
+def by_effective_taint(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Evict:
+    """Return the decision with the taint that is effective at ``at`` as ``deciding``; before the deadline: at that.
+    Of taints with equivalent rules, the one with the earliest deadline is effective.
+    """
+    if policy.same_for_all_taints or len(decision.verdicts) == 1:
+        return decision
+    at = max(at, decision.fire_at)
+    due = [verdict for verdict in decision.verdicts if (due_at := verdict.due_at) is not None and due_at <= at]
+    deciding = min(due, key=lambda verdict: (handling_of(verdict, pod, policy).urgency, verdict.fire_at))
+    return replace(decision, deciding=deciding)
+
+
+def effective_taints(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Iterator[tuple[float, Evict]]:
+    """Yield each instant, from ``at`` on, from which another taint is effective, with the decision as it is then."""
+    next_at: float | None = max(at, decision.fire_at)
+    while next_at is not None:
+        then = by_effective_taint(decision, pod, policy, next_at)
+        yield next_at, then
+        if policy.same_for_all_taints or len(decision.verdicts) == 1:
+            return
+        urgency = handling_of(then.deciding, pod, policy).urgency
+        more_urgent = (verdict for verdict in decision.verdicts if handling_of(verdict, pod, policy).urgency < urgency)
+        due = (due_at for verdict in more_urgent if (due_at := verdict.due_at) is not None)
+        next_at = min(due, default=None)
+
+
+def first_unpaused(decision: Evict, pod: Pod, policy: EvictionPolicy) -> Evict:
+    """Return the decision at the first instant when no rule pauses the pod: at its deadline, or when another taint is
+    due. If every rule that applies then pauses the pod, return the decision at its deadline.
+    """
+    for at, then in effective_taints(decision, pod, policy, decision.fire_at):
+        if not handling_of(then.deciding, pod, policy).paused:
+            return replace(then, fire_at=at)
+    return by_effective_taint(decision, pod, policy, decision.fire_at)
+
+
+def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | None:
+    """Return when a pod is deleted if budgets refuse it from its deadline on and nothing else holds it; None: never."""
+    until = math.inf
+    for at, then in effective_taints(decision, pod, policy, decision.fire_at):
+        if until <= at:
+            break
+        handling = handling_of(then.deciding, pod, policy)
+        if handling.mode is EvictionMode.EVICT or handling.paused:
+            continue
+        patience = 0.0 if handling.mode is EvictionMode.DELETE else handling.evict_timeout_seconds
+        until = max(at, decision.fire_at + patience)
+    return None if until == math.inf else until
+
+
+def handling_of(verdict: TaintVerdict, pod: Pod, policy: EvictionPolicy) -> Handling:
+    """Return how the policy handles a pod that is evicted because of this taint."""
+    return policy.handling(verdict.taint.key, pod.ref.key.namespace, pod.labels)

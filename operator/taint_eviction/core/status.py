@@ -180,7 +180,7 @@ class Status:
                 yield self._pending(record, record.decision, now)
 
     def _pending(self, record: PodRecord, wanted: Evict, now: Moment) -> Pending:
-        decision = self._dispatch.governed(record, wanted, now)
+        decision = self._dispatch.by_effective_taint(record, wanted, now)
         handling = self._dispatch.handling(record, decision)
         state = self._dispatch.state(record, decision, now)
         return Pending(record, decision, handling, state, record.failures, asks_until(handling, record.failures))

@@ -18,12 +18,11 @@ from taint_eviction.core.disruption_budgets import (
     violation,
 )
 from taint_eviction.core.forecast import WhatIf, forecast
-from taint_eviction.core.governing import deletes_at, handling_of
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
+from taint_eviction.core.matching import discouraging, repelling
 from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy
-from taint_eviction.core.scheduling import discouraging, repelling
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, deletes_at, handling_of
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction.planning.budgets import covered as _covered
 from taint_eviction.planning.inventory import Inventory, Owner, PodFacts

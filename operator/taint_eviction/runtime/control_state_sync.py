@@ -3,7 +3,7 @@
 It reads every few seconds, even while an earlier read is slow, so that a pause soon takes effect in every replica. The
 last known control state stays in force while it cannot read. A date ahead of the API server's time, from a wrong clock,
 counts as the moment at which it was first read. A pause with an end ends then, whether or not the cluster can be read
-and whatever becomes of the API server's clock meanwhile (``core.pause_ends``).
+and whatever becomes of the API server's clock meanwhile (``core.control_state``).
 It writes only what the breaker of the acting process did, corrects such dates, and removes pauses that have ended. If
 somebody deletes the object, all that was known stays in force, and the acting process writes it again after a while;
 also if somebody else creates the object meanwhile. It decides nothing.
@@ -16,9 +16,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from taint_eviction.core.control_state import ControlState, Pause, PauseScope
+from taint_eviction.core.control_state import ControlState, Pause, PauseEnds, PauseScope
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.pause_ends import PauseEnds
 from taint_eviction.runtime.lasting_failure import LastingFailure
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, Gate

@@ -3,9 +3,8 @@
 import pytest
 from tests.unit.builders import EPOCH, moment
 
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseEnds, PauseScope
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.pause_ends import PauseEnds
 
 N1 = PauseScope("node", "n1")
 

@@ -1,4 +1,4 @@
-"""Which of several due taints decides (W24), against an oracle that applies the contract's criteria one by one."""
+"""Which of several due taints is effective (W24), against an oracle that applies the contract's criteria one by one."""
 
 import math
 
@@ -8,9 +8,18 @@ from tests.property.strategies import KEYS
 from tests.unit.builders import pod, since
 
 from taint_eviction.core.decision import DecisionPolicy, Evict, SeenTaint, TaintVerdict, decide
-from taint_eviction.core.governing import deletes_at, governed, governed_in_turn, handling_of, let_go
 from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction.core.policy import (
+    EvictionMode,
+    EvictionPolicy,
+    Limit,
+    PolicyRule,
+    by_effective_taint,
+    deletes_at,
+    effective_taints,
+    first_unpaused,
+    handling_of,
+)
 
 DELETE, EVICT, EVICT_THEN_DELETE = EvictionMode
 
@@ -104,11 +113,13 @@ def test_the_due_taint_whose_rule_evicts_soonest_decides(made: tuple[Evict, Pod]
     """W24: this holds at each instant at which a taint becomes due; the deadline and all verdicts stay the same."""
     decision, which = made
     for at in instants(decision):
-        found = governed(decision, which, policy, at)
+        found = by_effective_taint(decision, which, policy, at)
         assert found.deciding is decides(decision, which, policy, at)
         assert (found.fire_at, found.verdicts) == (decision.fire_at, decision.verdicts)
         assert found.due_at == (found.deciding.fire_at or 0.0) + found.held_seconds <= at
-    assert governed(decision, which, policy, -1.0) == governed(decision, which, policy, decision.fire_at)
+    assert by_effective_taint(decision, which, policy, -1.0) == by_effective_taint(
+        decision, which, policy, decision.fire_at
+    )
 
 
 @given(decisions(), policies)
@@ -120,9 +131,9 @@ def test_all_later_changes_of_the_deciding_taint_are_foreseen(made: tuple[Evict,
         deciding = decides(decision, which, policy, at)
         if not expected or expected[-1][1] is not deciding:
             expected.append((at, deciding))
-    slow_start = list(governed_in_turn(decision, which, policy, decision.fire_at))
+    slow_start = list(effective_taints(decision, which, policy, decision.fire_at))
     assert [(at, found.deciding) for at, found in slow_start] == expected
-    assert [found for _, found in governed_in_turn(decision, which, policy, 1e9)] == [slow_start[-1][1]]
+    assert [found for _, found in effective_taints(decision, which, policy, 1e9)] == [slow_start[-1][1]]
 
 
 @given(decisions(), policies)
@@ -136,7 +147,7 @@ def test_a_plan_foresees_when_a_pod_may_be_evicted_and_when_it_is_deleted(
     times = instants(decision)
     handlings = [handling_of(decides(decision, which, policy, at), which, policy) for at in times]
     free = [at for at, handling in zip(times, handlings, strict=True) if not handling.paused]
-    leaves = let_go(decision, which, policy)
+    leaves = first_unpaused(decision, which, policy)
     assert leaves.fire_at == (free[0] if free else decision.fire_at)
     assert leaves.deciding is decides(decision, which, policy, leaves.fire_at)
     ends = []
