@@ -331,7 +331,7 @@ class ControllerMachine(RuleBasedStateMachine):
         assert all(len(places(brain._queue, uid)) == 1 for uid in found)
         assert {record.ref.uid for record in brain.pods if record.in_flight} == set(self.oracle.in_flight)
         assert not set(found) & set(self.oracle.in_flight)
-        assert not {entry.ref.uid for entry in brain._deciding._take_backs._queue} & set(self.oracle.in_flight)
+        assert not {entry.ref.uid for entry in brain._reconciler._take_backs._queue} & set(self.oracle.in_flight)
         assert set(found) == set(self.oracle.wanted()) - set(self.oracle.in_flight)
         assert {record.ref.uid for record in brain.pods.known.values()} == set(self.oracle.known())
 
@@ -380,7 +380,7 @@ class ControllerMachine(RuleBasedStateMachine):
         brain = self.stage.brain
         assert brain.attempts.next_at(self.stage.now) is None
         assert hints(brain._queue) == {}
-        assert len(brain._deciding._take_backs._queue) == 0
+        assert len(brain._reconciler._take_backs._queue) == 0
         assert not any([list(brain.pods), brain.watched_nodes(), brain.nodes.known, brain.pods._by_node])
 
 

@@ -10,7 +10,6 @@ from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import Effect, Eviction, Failed
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts
@@ -22,6 +21,7 @@ from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE
 from taint_eviction.core.pod_record import InFlight, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
+from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.unready_nodes import UnreadyNodes
 from taint_eviction.runtime.backoff import backoff_seconds
@@ -70,10 +70,10 @@ def tokens_are_kept(patch: pytest.MonkeyPatch) -> None:
 def pauses_are_asked_when_taken(patch: pytest.MonkeyPatch) -> None:
     """The controller checks pauses when an eviction begins, and not before each call."""
 
-    def once_begun(_: Dispatch, __: PodRecord, ___: Evict, begun: InFlight, *____: object) -> bool:
+    def once_begun(_: Attempts, __: PodRecord, ___: Evict, begun: InFlight, *____: object) -> bool:
         return begun.tokens is not None
 
-    patch.setattr(Dispatch, "may_go_on", once_begun)
+    patch.setattr(Attempts, "_may_go_on", once_begun)
 
 
 def breaker_counts_by_first_sight(patch: pytest.MonkeyPatch) -> None:
@@ -135,12 +135,12 @@ def budgets_are_hammered(patch: pytest.MonkeyPatch) -> None:
 
 def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
     """A pod that the eviction API refuses once is deleted without waiting for the timeout."""
-    handling = Dispatch.handling
+    handling = Reconciler.handling
 
-    def impatient(self: Dispatch, record: PodRecord, decision: Evict) -> Handling:
+    def impatient(self: Reconciler, record: PodRecord, decision: Evict) -> Handling:
         return dataclasses.replace(handling(self, record, decision), evict_timeout_seconds=0.0)
 
-    patch.setattr(Dispatch, "handling", impatient)
+    patch.setattr(Reconciler, "handling", impatient)
 
 
 def unreadable_values_hold_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -150,8 +150,8 @@ def unreadable_values_hold_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def first_taints_rule_shields(patch: pytest.MonkeyPatch) -> None:
     """W24: the rule of the taint with the earliest deadline decides, whatever other taints are due."""
-    patch.setattr("taint_eviction.core.dispatch.by_effective_taint", lambda decision, *_: decision)
-    patch.setattr("taint_eviction.core.dispatch.effective_taints", lambda decision, _, __, at: iter([(at, decision)]))
+    patch.setattr("taint_eviction.core.reconciler.by_effective_taint", lambda decision, *_: decision)
+    patch.setattr("taint_eviction.core.reconciler.effective_taints", lambda decision, _, __, at: iter([(at, decision)]))
 
 
 def out_of_service_waits(patch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
         decision, failures = record.decision, record.failures
         if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):
             record.failures = dataclasses.replace(failures, refused_seconds=now.at - decision.fire_at)
-            self._queue.schedule(record, self._dispatch.announce(record, decision, now), now.at)
+            self._queue.schedule(record, self._reconciler._announce(record, decision, now), now.at)
         return effects
 
     patch.setattr(Attempts, "_failed", since_its_deadline)

@@ -15,7 +15,6 @@ from tests.simulation import waiting_bugs as waiting
 from tests.simulation import world_bugs as world
 
 from taint_eviction.core.attempts import Attempts
-from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import CalledOff, Effect, Eviction, Failed, Work, WorkOutcome
 from taint_eviction.core.facts import PodSeen
@@ -23,6 +22,7 @@ from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord
+from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.node_reads import NodeReads
@@ -145,23 +145,23 @@ def trusts_its_watch(patch: pytest.MonkeyPatch) -> None:
 
 def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
     """W13: terminating pods are deleted again on every change."""
-    decide = Deciding.decide
-    redecide = Deciding.redecide
+    decide = Reconciler.decide
+    reconcile = Reconciler.reconcile
 
-    def as_if_alive(self: Deciding, record: PodRecord, now: Moment) -> object:
+    def as_if_alive(self: Reconciler, record: PodRecord, now: Moment) -> object:
         pod, record.pod = record.pod, dataclasses.replace(record.pod, terminating=False)
         try:
             return decide(self, record, now)
         finally:
             record.pod = pod
 
-    def forgetting(self: Deciding, record: PodRecord, now: Moment) -> list[Effect]:
+    def forgetting(self: Reconciler, record: PodRecord, now: Moment) -> list[Effect]:
         if record.deleted and record.pod.terminating and isinstance(self.decide(record, now), Evict):
             record.state = UNDECIDED
-        return redecide(self, record, now)
+        return reconcile(self, record, now)
 
-    patch.setattr(Deciding, "decide", as_if_alive)
-    patch.setattr(Deciding, "redecide", forgetting)
+    patch.setattr(Reconciler, "decide", as_if_alive)
+    patch.setattr(Reconciler, "reconcile", forgetting)
 
 
 KNOWN_BUGS: dict[str, Patch] = {

@@ -34,8 +34,6 @@ CORE = Path("operator/taint_eviction/core")
 FIRST = {
     "attempts": ["tests/unit/test_core_controller*.py"],
     "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_adapters_observations.py"],
-    "deciding": ["tests/unit/test_core_controller*.py"],
-    "dispatch": ["tests/unit/test_core_controller*.py", "tests/unit/test_core_eviction_queue.py"],
     "failed_attempts": ["tests/unit/test_core_controller*.py", "tests/property/test_properties_of_effective_taints.py"],
     "gone_objects": ["tests/unit/test_core_cluster.py"],
     "known_nodes": ["tests/unit/test_core_cluster.py"],
@@ -46,6 +44,7 @@ FIRST = {
         "tests/unit/test_files_policy_file.py",
         "tests/property/test_properties_of_effective_taints.py",
     ],
+    "reconciler": ["tests/unit/test_core_controller*.py", "tests/unit/test_core_eviction_queue.py"],
     "status": ["tests/unit/test_adapters_status_document.py", "tests/unit/test_core_controller*.py"],
 }
 THEN = [

@@ -9,13 +9,13 @@ import pytest
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Decision, decide
 from taint_eviction.core.effects import Effect, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord
+from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.runtime.list_turns import ListTurns
 from taint_eviction.runtime.workers import Workers
 
@@ -91,12 +91,12 @@ def hanging_retries_count(patch: pytest.MonkeyPatch) -> None:
 
 def take_backs_block(patch: pytest.MonkeyPatch) -> None:
     """While a pod's condition is being taken back, nothing is decided on the pod."""
-    redecide = Deciding.redecide
+    reconcile = Reconciler.reconcile
 
-    def later(self: Deciding, record: PodRecord, now: Moment) -> list[Effect]:
-        return [] if record.taking_back is not None else redecide(self, record, now)
+    def later(self: Reconciler, record: PodRecord, now: Moment) -> list[Effect]:
+        return [] if record.taking_back is not None else reconcile(self, record, now)
 
-    patch.setattr(Deciding, "redecide", later)
+    patch.setattr(Reconciler, "reconcile", later)
 
 
 def owners_hold_what_is_off(patch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def owners_hold_what_is_off(patch: pytest.MonkeyPatch) -> None:
     def held(*about: Any, out_of_service: bool = False, **options: Any) -> Decision:
         return decide(*about, **options)
 
-    patch.setattr("taint_eviction.core.deciding.decide", held)
+    patch.setattr("taint_eviction.core.reconciler.decide", held)
 
 
 def dry_runs_repeat(patch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def dry_runs_repeat(patch: pytest.MonkeyPatch) -> None:
         record = self.pods.find(fact.pod.ref)
         if record is not None and isinstance(record.state, Deleted) and (fact.asked_at or 0.0) > record.state.at + 5.0:
             record.state, record.reported_fire_at = UNDECIDED, None
-            effects += self._deciding.redecide(record, now)
+            effects += self._reconciler.reconcile(record, now)
         return effects
 
     patch.setattr(Controller, "_pod_seen", forget)

@@ -52,7 +52,7 @@ def waiting_uids(records: Iterable[PodRecord]) -> list[str]:
 
 def fill_anew(brain: Controller) -> None:
     """Throw all hints away and fill the queues from the records; limits and whose turn it is stay."""
-    queue, take_backs = brain._queue, brain._deciding._take_backs
+    queue, take_backs = brain._queue, brain._reconciler._take_backs
     queue._first_tries, queue._settling, queue._retries, queue._taint_changes = (TimedWorkerQueue() for _ in range(4))
     for lines in fair(queue).values():
         lines._entries, lines._flows, lines._suspended = {}, {}, 0

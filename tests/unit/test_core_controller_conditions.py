@@ -278,7 +278,7 @@ def leftovers(stage: Stage) -> dict[str, object]:
         "nodes": brain.nodes.known,
         "watched": brain.watched_nodes(),
         "hints": hints(brain._queue),
-        "take-backs": list(brain._deciding._take_backs._queue),
+        "take-backs": list(brain._reconciler._take_backs._queue),
     }
     return {name: value for name, value in kept.items() if value}
 

@@ -10,9 +10,8 @@ Errors: what the world does wrong arrives as a ``WorkOutcome``; settling what is
 from dataclasses import replace
 from typing import assert_never
 
-from taint_eviction.core.deciding import Deciding
+from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.decision import Evict, Stay, StayReason
-from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import (
     Block,
     BlockReason,
@@ -31,12 +30,15 @@ from taint_eviction.core.effects import (
     WorkOutcome,
 )
 from taint_eviction.core.eviction_queue import EvictionQueue
-from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.core.failed_attempts import FailedAttempts, asks
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.pod_record import UNDECIDED, Deleted, InFlight, PodRecord, Queued, Step
+from taint_eviction.core.policy import EvictionMode
+from taint_eviction.core.reconciler import Reconciler, flow_of
+from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 
 # How often the eviction API is asked for a pod whose virtual machine moves away, at most.
@@ -47,19 +49,26 @@ class Attempts:
     """Gives out work and takes in how it ended; see the module."""
 
     def __init__(
-        self, pods: KnownPods, queue: EvictionQueue, dispatch: Dispatch, deciding: Deciding, take_backs: TakeBacks
+        self,
+        pods: KnownPods,
+        queue: EvictionQueue,
+        breaker: Breaker,
+        suspension: Suspension,
+        reconciler: Reconciler,
+        take_backs: TakeBacks,
     ) -> None:
         self._pods = pods
         self._queue = queue
-        self._dispatch = dispatch
-        self._deciding = deciding
+        self._breaker = breaker
+        self._suspension = suspension
+        self._reconciler = reconciler
         self._take_backs = take_backs
 
     # How it begins
 
     def next_at(self, now: float, retries: bool = True) -> float | None:
         """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
-        instants = [self._dispatch.next_at(now, retries)]
+        instants = [self._queue.next_at(now, retries, stopped=self._stopped(True), only_exempt=self._stopped())]
         if retries:
             instants.append(self._take_backs.next_at())
         return min((instant for instant in instants if instant is not None), default=None)
@@ -71,8 +80,7 @@ class Attempts:
         order of ``fair_queue``. At most ``max_retries`` of all are retries or take-backs. Each is in flight until it is
         settled.
         """
-        self._deciding.redecide_taint_changes(now)  # Moves no deadline, so there is no effect to report.
-        self._dispatch.advance(now)
+        self._reconciler.advance(now)  # Moves no deadline, so there is no effect to report.
         taken = self._begin_evictions(now, max_works, only_exempt=True)
         urgent = self._begin_evictions(now, min(max_works - len(taken), max_retries), retry=True, only_exempt=True)
         taken += urgent
@@ -86,15 +94,29 @@ class Attempts:
         self, now: Moment, max_works: int, *, retry: bool = False, only_exempt: bool = False
     ) -> list[Work]:
         begun: list[Work] = []
-        while len(begun) < max_works and (next_one := self._dispatch.take(now, retry, only_exempt)) is not None:
+        while len(begun) < max_works and (next_one := self._take(now, retry, only_exempt)) is not None:
             begun.append(self._begin_eviction(*next_one, now))
         return begun
+
+    def _take(self, now: Moment, retry: bool, only_exempt: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
+        """Take the next eviction, of first tries or of retries, with its tokens; None if none may begin.
+        None may begin before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
+        """
+        if self._stopped(exempt=True) or (self._breaker.has_news and not self._stopped()):
+            return None
+        return self._queue.take(now.at, retry, only_exempt or self._stopped())
+
+    def _stopped(self, exempt: bool = False) -> bool:
+        return self._suspension.of_cluster(exempt) is not None
 
     def _begin_eviction(self, record: PodRecord, tokens: tuple[Token, ...], now: Moment) -> Eviction:
         state, decision = record.state, record.decision
         assert isinstance(state, Queued), state
         assert decision is not None
-        by_eviction_api = self._dispatch.begin(record, decision, now)
+        handling = self._reconciler.handling(record, decision)
+        if record.failures is not None and handling.mode is EvictionMode.DELETE:
+            record.failures = record.failures.without_refusals  # A rule that deletes needs no patience with budgets.
+        by_eviction_api = asks(handling, record.failures, now.at)
         tries = record.failures.tries if record.failures else 0
         work = Eviction(record.ref, record.node_name, decision, record.pod.marked, tries, by_eviction_api)
         self._take_backs.cancel(record)
@@ -118,7 +140,7 @@ class Attempts:
         if isinstance(work, TakeBack) and not self._goes_on(work):
             return CalledOff()
         record = self._record(work.ref)
-        decision = self._deciding.decide(record, now) if self._pods.knows(record) else None
+        decision = self._reconciler.decide(record, now) if self._pods.knows(record) else None
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
         if isinstance(work, TakeBack):
             return CalledOff() if due else None
@@ -128,7 +150,18 @@ class Attempts:
         if decision.fire_at != work.decision.fire_at:
             return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must settle.
         record.decision = decision  # The reason may have changed; the last one is reported at the end.
-        return None if self._dispatch.may_go_on(record, decision, state, now) else Suspended()
+        return None if self._may_go_on(record, decision, state, now) else Suspended()
+
+    def _may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight, now: Moment) -> bool:
+        """Return whether an eviction that was begun may still be sent: nothing holds it, and its rule still applies.
+        A change of policy also stops it: the limits of the new policy have not let it through. A pod that was held
+        meanwhile is not deleted because budgets had refused it for long enough before.
+        """
+        flow, handling = begun.schedule.flow, self._reconciler.handling(record, decision)
+        if begun.tokens is None or flow != flow_of(record, handling):
+            return False
+        is_same_call = begun.work.by_eviction_api >= asks(handling, record.failures, now.at)
+        return is_same_call and self._suspension.of(flow) is None
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
@@ -176,7 +209,7 @@ class Attempts:
             case Done():
                 return self._done(record, work, now)
             case PodIsGone() if self._pods.knows(record):
-                return self._deciding.lose(work.ref, now)
+                return self._reconciler.lose(work.ref, now)
             case PodIsGone():
                 return self._let_go(record, work, now, has_condition=False)
             case CalledOff() | CutOff() | Suspended():
@@ -194,7 +227,7 @@ class Attempts:
                 self._take_backs.forget(record)
                 return self._resume(record, work, now, has_condition=False)
             case PodIsGone() if self._pods.knows(record):
-                return self._deciding.lose(work.ref, now)
+                return self._reconciler.lose(work.ref, now)
             case PodIsGone():
                 return self._let_go(record, work, now, has_condition=False)
             case CalledOff() | CutOff() | Suspended():
@@ -214,7 +247,7 @@ class Attempts:
         if self._pods.knows(record):
             record.state = Deleted(now.at)
         self._pods.close(record)
-        return self._deciding.evicted(record, work.node_name, decision, now)
+        return self._reconciler.evicted(record, work.node_name, decision, now)
 
     def _failed(self, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> list[Effect]:
         outcome = self._unless_evacuating(record, work, outcome, now)
@@ -224,7 +257,7 @@ class Attempts:
             record.asked = False  # It was not done: whoever ends the pod now is somebody else.
         effects = self._resume(record, work, now)
         if record.decision is not None:
-            handling = self._dispatch.handling(record, record.decision)
+            handling = self._reconciler.handling(record, record.decision)
             next_try_at = max(now.at, failures.next_try_at(handling, now.at))
             record.failures = record.failures and record.failures.after_pause(next_try_at - now.at)
             refused = Refused(
@@ -250,7 +283,7 @@ class Attempts:
             return outcome
         if outcome.evacuates and record.evacuating_since is None:
             record.evacuating_since = now.at
-        since, seconds = record.evacuating_since, self._dispatch.policy.background_timeout_seconds
+        since, seconds = record.evacuating_since, self._reconciler.eviction_policy.background_timeout_seconds
         if since is None or now.at >= since + seconds:
             return outcome
         budget = outcome.block.budget if outcome.block is not None else ""
@@ -260,7 +293,7 @@ class Attempts:
     def _resume(self, record: PodRecord, work: Work, now: Moment, has_condition: bool = True) -> list[Effect]:
         """Decide anew on the pod of a piece of work that has ended; release it if it is no longer known."""
         if self._pods.knows(record):
-            return self._deciding.redecide(record, now)
+            return self._reconciler.reconcile(record, now)
         return self._let_go(record, work, now, has_condition)
 
     def _let_go(self, record: PodRecord, work: Work, now: Moment, has_condition: bool) -> list[Effect]:
@@ -271,7 +304,7 @@ class Attempts:
         elif isinstance(work, TakeBack) or record.condition.may_be_there:
             self._take_backs.want(record, now.at)
         decision, controller = record.decision, record.pod.controller
-        wanted = self._deciding.release(record, now) != []
+        wanted = self._reconciler.release(record, now) != []
         if not wanted:
             return []
         reason = None if gone else self._why_released(record, now)
@@ -279,5 +312,5 @@ class Attempts:
 
     def _why_released(self, record: PodRecord, now: Moment) -> StayReason:
         """Return why a pod that may still exist is not watched: if not for itself, its node was clean at that time."""
-        decision = self._deciding.decide(record, now)
+        decision = self._reconciler.decide(record, now)
         return decision.reason if isinstance(decision, Stay) else StayReason.NODE_CLEAN

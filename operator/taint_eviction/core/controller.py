@@ -16,10 +16,8 @@ from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState
-from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.core.dispatch import Dispatch
-from taint_eviction.core.effects import Effect
+from taint_eviction.core.effects import Effect, NodeCleared, NodeTainted, TaintRewritten
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import (
     Fact,
@@ -37,11 +35,12 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import PodRef
-from taint_eviction.core.observing_nodes import ObservingNodes
 from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pod_record import UNDECIDED, Deleted
 from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.status import Status
+from taint_eviction.core.stray_taints import StrayTaints
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 
@@ -53,7 +52,7 @@ _NOTHING_ORDERED = ControlState()
 
 class Controller:
     """Observes the cluster and what people order; see the module.
-    ``dry_run``: finished work has changed nothing (see ``Deciding``). ``control_state`` None: it is not known yet, so
+    ``dry_run``: finished work has changed nothing (see ``Reconciler``). ``control_state`` None: it is not known yet, so
     all evictions are held. ``identity``: this process, as others know it; not "".
     """
 
@@ -81,23 +80,33 @@ class Controller:
             lambda key: self.suspension.of_flow(key) is not None,
             self.pods,
         )
-        self._dispatch = Dispatch(eviction_policy, self._queue, self.breaker, self.suspension, self.nodes, self.pods)
         take_backs = TakeBacks()
-        self._deciding = Deciding(
-            policy, self.nodes, self.pods, self._queue, self._dispatch, take_backs, dry_run=dry_run
+        self._reconciler = Reconciler(
+            policy,
+            eviction_policy,
+            self.nodes,
+            self.pods,
+            self._queue,
+            breaker=self.breaker,
+            suspension=self.suspension,
+            take_backs=take_backs,
+            dry_run=dry_run,
         )
-        self.attempts = Attempts(self.pods, self._queue, self._dispatch, self._deciding, take_backs)
+        self.attempts = Attempts(self.pods, self._queue, self.breaker, self.suspension, self._reconciler, take_backs)
         self.status = Status(
             self.nodes,
             self.pods,
-            self._deciding,
+            self._reconciler,
             self._queue,
-            dispatch=self._dispatch,
             breaker=self.breaker,
             suspension=self.suspension,
             out_of_service=self.out_of_service,
         )
-        self._observing = ObservingNodes(self.nodes, self.pods, self.breaker, self._deciding, self.out_of_service)
+        # The nodes whose pods are watched: tainted now, or tainted recently and not yet released.
+        self._watched: set[str] = set()
+        # Whether all nodes have been listed once: taints found until then are older than this process.
+        self._listed = False
+        self._stray_taints = StrayTaints()
         self._term = 0
 
     # What was seen
@@ -106,50 +115,109 @@ class Controller:
         """Observe a fact, and decide again on every pod it concerns."""
         match fact:
             case NodeSeen():
-                return self._observing.seen(fact, now)
+                return self._node_seen(fact, now)
             case NodesHeard():
-                return self._observing.heard(fact, now)
+                return self._nodes_heard(fact, now)
             case NodeGone():
-                return self._observing.gone(fact, now)
+                return self._node_gone(fact, now)
             case NodesSwept():
-                return self._observing.swept(fact, now)
+                return self._nodes_swept(fact, now)
             case PodSeen():
                 return self._pod_seen(fact, now)
             case PodGone():
-                return self._deciding.lose(fact.ref, now)
+                return self._reconciler.lose(fact.ref, now)
             case PodsSwept():
                 self.breaker.listed(fact)
                 refs = [record.ref for record in self.pods.absent(fact)]
-                return [effect for ref in refs for effect in self._deciding.lose(ref, now)]
+                return [effect for ref in refs for effect in self._reconciler.lose(ref, now)]
             case PodsReleased():
                 return self._pods_released(fact, now)
             case _:
                 assert_never(fact)
+
+    def _node_seen(self, fact: NodeSeen, now: Moment) -> list[Effect]:
+        """Observe a node."""
+        name, breaker = fact.node.name, self.breaker
+        found = not self._listed and name not in self.nodes.known
+        change, known = self.nodes.put(fact, now), self.nodes.known.get(name)
+        self.out_of_service.observe(name, known)
+        if known is not None:
+            self._stray_taints.node_seen(known.node, known.sightings, now)
+            if known.node is fact.node:
+                breaker.unready.see(fact, now)
+        if change is None:
+            return []
+        taints = self.nodes.known[name].sightings
+        breaker.node_changed(name, taints)
+        if found:
+            breaker.node_found(name, taints)
+        effects: list[Effect] = [TaintRewritten(name, taint) for taint in change.rewritten]
+        if change.is_tainted and not change.was_tainted:
+            if name not in self._watched:
+                breaker.unlisted[name] = now.at
+            self._watched.add(name)
+            effects.append(NodeTainted(name))
+        if change.was_tainted and not change.is_tainted:
+            effects.append(NodeCleared(name))
+        return effects + self._reconciler.reconcile_all(self.pods.on_node(name), now)
+
+    def _node_gone(self, fact: NodeGone, now: Moment) -> list[Effect]:
+        """Forget a node that no longer exists."""
+        known = self.nodes.drop(fact, now)
+        if known is None:
+            return []
+        self._stray_taints.node_gone(fact.name)
+        self.out_of_service.observe(fact.name, None)
+        self.breaker.node_changed(fact.name, ())
+        self.breaker.unready.forget(fact.name)
+        effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
+        return effects + self._reconciler.reconcile_all(self.pods.on_node(fact.name), now)
+
+    def _nodes_heard(self, fact: NodesHeard, now: Moment) -> list[Effect]:
+        """Note how far the watch of nodes has come."""
+        self.nodes.hear(fact, now)
+        self.breaker.unready.hear(now)
+        return self._settle_outages(now)
+
+    def _nodes_swept(self, fact: NodesSwept, now: Moment) -> list[Effect]:
+        """Observe the end of a list of all nodes."""
+        self._listed = True
+        absent = [NodeGone(known.node.name, known.node.uid) for known in self.nodes.absent(fact)]
+        effects = [effect for gone in absent for effect in self._node_gone(gone, now)]
+        return effects + self._settle_outages(now)
+
+    def _settle_outages(self, now: Moment) -> list[Effect]:
+        """Let countdowns continue, now that the watch, or a list, has brought all nodes after a gap."""
+        effects: list[Effect] = []
+        for name in self.nodes.settle_outages():
+            self.breaker.node_changed(name, self.nodes.known[name].sightings)
+            effects += self._reconciler.reconcile_all(self.pods.on_node(name), now)
+        return effects
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> list[Effect]:
         change = self.pods.put(fact, now)
         if change is None:
             return []
         record, predecessors = change
-        effects = [effect for each in predecessors for effect in self._deciding.replace(each, now)]
+        effects = [effect for each in predecessors for effect in self._reconciler.replace(each, now)]
         if not self.watches(record.pod.node_name):
-            return effects + self._deciding.release(record, now)
+            return effects + self._reconciler.release(record, now)
         if (
             isinstance(record.state, Deleted)
-            and not self._deciding.dry_run
+            and not self._reconciler.dry_run
             and (fact.asked_at or 0.0) > record.state.at + _DELETION_SHOWS_SECONDS
             and not record.pod.terminating
         ):
             record.state = UNDECIDED  # The API server forgot the deletion: its storage was restored.
-        return effects + self._deciding.redecide(record, now)
+        return effects + self._reconciler.reconcile(record, now)
 
     def _pods_released(self, fact: PodsReleased, now: Moment) -> list[Effect]:
         if self.nodes.taints_on(fact.node_name):
             return []
-        self._observing.watched.discard(fact.node_name)
+        self._watched.discard(fact.node_name)
         self.breaker.unlisted.pop(fact.node_name, None)
         records = self.pods.on_node(fact.node_name)
-        return [effect for record in records for effect in self._deciding.release(record, now)]
+        return [effect for record in records for effect in self._reconciler.release(record, now)]
 
     # What holds evictions back
 
@@ -158,10 +226,14 @@ class Controller:
 
         While the API server's time is not known, none has ended.
         """
-        control_state = control_state.at(now.passed_epoch)
-        effects, before = self._deciding.redecide_taint_changes(now), self.suspension.control_state
-        effects += self._dispatch.order(control_state, now)
-        return effects if control_state == before else effects + self._deciding.redecide_failing(now)
+        control_state, before = control_state.at(now.passed_epoch), self.suspension.control_state
+        effects = self._reconciler.advance(now)  # A pause that ends now has held what is due, and people know of that.
+        effects += self.suspension.order(control_state, now)
+        if control_state != before:
+            self.breaker.know_more(self._queue.reconsider())
+            self.breaker.unready.news = True
+        self.breaker.count_due(self._queue.due_together())
+        return effects if control_state == before else effects + self._reconciler.reconcile_failing(now)
 
     def evaluate(self, now: Moment, term: int = 0) -> list[Effect]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
@@ -173,16 +245,20 @@ class Controller:
             for record in self.pods:
                 record.failures = record.failures and record.failures.without_refusals
                 record.evacuating_since = None
-        anew = self._deciding.redecide_taint_changes(now)
-        effects = self._dispatch.evaluate(now)
+        anew = self._reconciler.advance(now)
+        due, evictions = self._queue.due_together(), self._reconciler.evictions
+        effects = self.suspension.evaluate(self.nodes.known, due, now, evictions)
         if is_new or effects:
-            anew += self._deciding.redecide_failing(now)
-        return [*anew, *effects, *self._observing.stray_taints.tell(now), *self.out_of_service.report()]
+            anew += self._reconciler.reconcile_failing(now)
+        return [*anew, *effects, *self._stray_taints.tell(now), *self.out_of_service.report()]
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
         """Apply another eviction policy."""
-        self._dispatch.change_policy(policy, now)
-        return self._deciding.redecide_all(list(self.pods.known.values()), now)
+        self._reconciler.eviction_policy = policy
+        self.suspension.change_policy(policy)
+        self._queue.change_policy(policy, now.at)
+        self.breaker.unready.news = True
+        return self._reconciler.reconcile_all(list(self.pods.known.values()), now)
 
     # What is known
 
@@ -194,11 +270,11 @@ class Controller:
         """Return the nodes whose pods are watched: nodes that are tainted now, or were recently and are not yet
         released.
         """
-        return frozenset(self._observing.watched)
+        return frozenset(self._watched)
 
     def watches(self, node_name: str | None) -> bool:
         """Return whether the pods of a node are watched."""
-        return node_name in self._observing.watched
+        return node_name in self._watched
 
     def knows_pod(self, ref: PodRef, version: int, terminating: bool) -> bool:
         """Return whether this version of a pod adds nothing to what is known; a pod that is being deleted adds nothing
@@ -209,5 +285,5 @@ class Controller:
         record = self.pods.find(ref)
         if record is None or not self.pods.knows(record):
             return False
-        going = record.pod.terminating or (record.deleted and not self._deciding.dry_run)
+        going = record.pod.terminating or (record.deleted and not self._reconciler.dry_run)
         return (record.pod.resource_version or 0) >= version or (terminating and going)

@@ -9,7 +9,7 @@ Both times count from its deadline, or from when the deadline became known. An e
 settle. Nor does an exempt eviction: for these the breaker counts nodes, not pods. (``Attempts.settle`` is unrelated: it
 ends work in flight.)
 The limits (``limits``) and the turns of the nodes (``fair_queue``) have state of their own.
-Passive: ``deciding`` says what is wanted, ``dispatch`` advances the queue, ``fair_queue`` says which pod is first.
+Passive: ``reconciler`` says what is wanted and advances the queue, ``fair_queue`` says which pod is first.
 """
 
 import itertools

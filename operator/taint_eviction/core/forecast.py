@@ -8,7 +8,6 @@ moves or writes anything.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from taint_eviction.core.deciding import decide_on
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodSeen
 from taint_eviction.core.gone_objects import GoneObjects
@@ -18,6 +17,7 @@ from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
 from taint_eviction.core.pod_record import PodRecord
 from taint_eviction.core.policy import EvictionPolicy, first_unpaused, handling_of
+from taint_eviction.core.reconciler import decide_on
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """One pod, one record: what was observed of it, the decision, its state, and the condition that may still be on it. The
 record of a pod is all that the core knows of that pod. Queues hold hints only: they find the record that is next, and
 can be rebuilt from the records at any time (``EvictionQueue.place``, ``TakeBacks.place``). A record belongs to one UID.
-This module only defines the values. ``known_pods`` writes what was observed, ``deciding`` and ``eviction_queue`` set
+This module only defines the values. ``known_pods`` writes what was observed, ``reconciler`` and ``eviction_queue`` set
 the states of pods that wait, ``attempts`` of those in flight, ``take_backs`` the condition.
 
     waiting -> settling -> queued -> in flight -> deleted

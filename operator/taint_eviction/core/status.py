@@ -11,9 +11,7 @@ from typing import assert_never
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.breaker_table import ZoneRow, counted_nodes, zone_rows
 from taint_eviction.core.control_state import ControlState
-from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Decision, Evict, Stay
-from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
 from taint_eviction.core.instants import Moment, sight
@@ -30,9 +28,11 @@ from taint_eviction.core.pod_record import (
     Schedule,
     Settling,
     Waiting,
+    WaitingState,
     WaitReason,
 )
 from taint_eviction.core.policy import EvictionPolicy, Handling
+from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.uncounted_nodes import NotCounted, uncounted_nodes
@@ -87,10 +87,9 @@ class Status:
         self,
         nodes: KnownNodes,
         pods: KnownPods,
-        deciding: Deciding,
+        reconciler: Reconciler,
         queue: EvictionQueue,
         *,
-        dispatch: Dispatch,
         breaker: Breaker,
         suspension: Suspension,
         out_of_service: OutOfServiceNodes,
@@ -98,16 +97,15 @@ class Status:
         self.nodes = nodes
         self.breaker = breaker
         self._pods = pods
-        self._deciding = deciding
+        self._reconciler = reconciler
         self._queue = queue
-        self._dispatch = dispatch
         self._suspension = suspension
         self._out_of_service = out_of_service
 
     @property
     def policy(self) -> EvictionPolicy:
         """The eviction policy in force."""
-        return self._dispatch.policy
+        return self._reconciler.eviction_policy
 
     @property
     def control_state(self) -> ControlState | None:
@@ -117,17 +115,17 @@ class Status:
     def surge(self, now: Moment) -> TaintSurge:
         """Return what the circuit breaker counts; only outages that cause evictions count."""
         surge = self.breaker.surge(self.nodes.known, self._queue.due_together(), now)
-        counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
+        counted = counted_nodes(self.breaker, self.nodes.known, self._reconciler.evictions, now)
         return replace(surge, lifecycle_nodes=len(counted))
 
     def zones(self, now: Moment) -> list[ZoneRow]:
         """Return the breaker's counts by zone."""
-        return zone_rows(self.breaker, self.nodes.known, self._dispatch.evictions, now)
+        return zone_rows(self.breaker, self.nodes.known, self._reconciler.evictions, now)
 
     def uncounted(self, now: Moment) -> dict[NotCounted, list[str]]:
         """Return, by reason, the nodes that are tainted or not ready and that the breaker does not count."""
-        counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
-        return uncounted_nodes(self.breaker, self.nodes.known, counted, self._dispatch.evictions, now)
+        counted = counted_nodes(self.breaker, self.nodes.known, self._reconciler.evictions, now)
+        return uncounted_nodes(self.breaker, self.nodes.known, counted, self._reconciler.evictions, now)
 
     def out_of_service_notes(self) -> dict[str, str]:
         """Return what people should know about nodes with the taint out-of-service, if anything, by node name."""
@@ -149,8 +147,7 @@ class Status:
         flows = Counter(state.schedule.flow for state in states if isinstance(state, Queued))
         counts = Counter({WaitReason.SETTLING: sum(isinstance(state, Settling) for state in states)})
         for flow, count in flows.items():
-            held = self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
-            counts[held or WaitReason.LIMITED] += count
+            counts[self._suspension.of(flow) or WaitReason.LIMITED] += count
         return counts
 
     def failures(self, *, held: bool = True) -> list[FailedAttempts]:
@@ -158,11 +155,11 @@ class Status:
         return [each.failures for each in self._pods if each.failures is not None and (held or not self._is_held(each))]
 
     def _is_held(self, record: PodRecord) -> bool:
-        return record.decision is not None and self._dispatch.wait_reason(record, record.decision) is not None
+        return record.decision is not None and self._reconciler.wait_reason(record, record.decision) is not None
 
     def loop_count(self, now: Moment) -> int:
         """Count the pairs of a DaemonSet and a node where this process evicts its pods again and again."""
-        return self._deciding.loops.count(now)
+        return self._reconciler.loops.count(now)
 
     def pending_count(self) -> int:
         """Count the pods that have a deadline or are being evicted."""
@@ -180,10 +177,29 @@ class Status:
                 yield self._pending(record, record.decision, now)
 
     def _pending(self, record: PodRecord, wanted: Evict, now: Moment) -> Pending:
-        decision = self._dispatch.by_effective_taint(record, wanted, now)
-        handling = self._dispatch.handling(record, decision)
-        state = self._dispatch.state(record, decision, now)
+        decision = self._reconciler.by_effective_taint(record, wanted, now)
+        handling = self._reconciler.handling(record, decision)
+        state = self._state(record, decision, now)
         return Pending(record, decision, handling, state, record.failures, asks_until(handling, record.failures))
+
+    def _state(self, record: PodRecord, decision: Evict, now: Moment) -> PendingState:
+        """Return the state of a pod that is to be evicted by this decision.
+        This is the state in its record, brought up to now: a queue advances a pod only on request, and a standby seldom
+        requests it. The reason that holds a flow is not in the records, because thousands of pods share it.
+        """
+        state = record.state
+        if isinstance(state, InFlight):
+            return state
+        assert isinstance(state, WaitingState), state
+        if decision.fire_at > now.at:
+            return Waiting(decision.fire_at, state.schedule)
+        if (wait_reason := self._reconciler.wait_reason(record, decision)) is not None:
+            return Queued(state.schedule, wait_reason)
+        if isinstance(state, Waiting) or (isinstance(state, Retrying) and state.at <= now.at):
+            state = self._queue.after(state)
+        if isinstance(state, Settling) and state.until <= now.at:
+            return Queued(state.schedule, WaitReason.UNLISTED)
+        return state
 
     def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
         """Return the explanation of the pod with this name; None if it is not known."""
@@ -193,19 +209,19 @@ class Status:
         pending = None if record.decision is None else self._pending(record, record.decision, now)
         held_later = None
         if pending is not None and isinstance(pending.state, Waiting):
-            held_later = self._dispatch.wait_reason(record, pending.decision)
-        return Explanation(record, self._deciding.decide(record, now), pending, held_later)
+            held_later = self._reconciler.wait_reason(record, pending.decision)
+        return Explanation(record, self._reconciler.decide(record, now), pending, held_later)
 
     def as_if_alive(self, pod: Pod, now: Moment) -> Explanation:
         """Return the explanation for a pod as if it were first seen now and were not terminating."""
         bound = None if pod.node_name is None else sight(now, pod.bound_at, pod.bound_time_source)
         record = PodRecord(replace(pod, terminating=False), now.at, bound)
-        decision = self._deciding.decide(record, now)
+        decision = self._reconciler.decide(record, now)
         if isinstance(decision, Stay):
             return Explanation(record, decision, None)
-        schedule = Schedule(self._dispatch.flow(record, decision), decision.fire_at, False, None)
+        schedule = Schedule(self._reconciler.flow(record, decision), decision.fire_at, False, None)
         settles = self.breaker.policy.enabled and decision.fire_at <= now.at
         record.state = Settling(math.inf, schedule) if settles else Waiting(decision.fire_at, schedule)
-        handling, held = self._dispatch.handling(record, decision), self._dispatch.wait_reason(record, decision)
+        handling, held = self._reconciler.handling(record, decision), self._reconciler.wait_reason(record, decision)
         state = Queued(schedule, held) if held is not None and decision.fire_at <= now.at else record.state
         return Explanation(record, decision, Pending(record, decision, handling, state, None, math.inf))

@@ -27,6 +27,10 @@ class Suspension:
         """Apply another policy's rules."""
         self._paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
 
+    def of(self, key: FlowKey) -> WaitReason | None:
+        """Return why a flow is held; None if it is not."""
+        return self.of_cluster(key.exempt) or self.of_flow(key)
+
     def of_cluster(self, exempt: bool = False) -> WaitReason | None:
         """Return why all evictions, or all ``exempt`` ones, are held; None if they are not."""
         if self.control_state is None:

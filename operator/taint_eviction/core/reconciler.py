@@ -1,25 +1,41 @@
-"""Brings each pod's record in line with what is known: evict the pod and when, keep it, or end its record.
-Level-triggered: whatever has happened, ``redecide`` decides from what is known now, to evict or to stay, also when a
+"""Brings each pod's record in line with what is known: evict the pod, how and when, keep it, or end its record.
+Level-triggered: whatever has happened, ``reconcile`` decides from what is known now, to evict or to stay, also when a
 deadline has passed. While work for a pod is in flight, nothing else is scheduled for the pod: settling that work
-decides again. This module does not order what is due (``dispatch``), nor carry it out (``attempts``).
+decides again. This module carries nothing out (``attempts``).
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 
+from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
-from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import Cancelled, Effect, Evicted, EvictionLoop, Scheduled
 from taint_eviction.core.eviction_loops import EvictionLoops
 from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord, Stays, stays
+from taint_eviction.core.pod_record import (
+    UNDECIDED,
+    Deleted,
+    InFlight,
+    PodRecord,
+    Queued,
+    Schedule,
+    Settling,
+    Stays,
+    Step,
+    WaitReason,
+    stays,
+)
+from taint_eviction.core.policy import EvictionPolicy, Handling, by_effective_taint, effective_taints, handling_of
+from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 
 
-class Deciding:
+class Reconciler:
     """Decides on pods; see the module.
 
     ``dry_run``: finished work has changed nothing. So a pod that was "evicted" is left alone until its eviction is
@@ -29,30 +45,76 @@ class Deciding:
     def __init__(
         self,
         policy: DecisionPolicy,
+        eviction_policy: EvictionPolicy,
         nodes: KnownNodes,
         pods: KnownPods,
         queue: EvictionQueue,
-        dispatch: Dispatch,
-        take_backs: TakeBacks,
         *,
+        breaker: Breaker,
+        suspension: Suspension,
+        take_backs: TakeBacks,
         dry_run: bool,
     ) -> None:
         self.dry_run = dry_run
+        self.eviction_policy = eviction_policy
+        self.loops = EvictionLoops()
         self._policy = policy
         self._nodes = nodes
         self._pods = pods
         self._queue = queue
-        self._dispatch = dispatch
+        self._breaker = breaker
+        self._suspension = suspension
         self._take_backs = take_backs
-        self.loops = EvictionLoops()
+
+    # Questions
 
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Return when and why a pod is to be evicted, or why it stays, from what is known now. Changes nothing."""
         known = self._nodes.known.get(record.node_name)
         decision = decide_on(record.pod, record.bound, known, self._policy)
-        return self._dispatch.by_effective_taint(record, decision, now) if isinstance(decision, Evict) else decision
+        return self.by_effective_taint(record, decision, now) if isinstance(decision, Evict) else decision
 
-    def redecide(self, record: PodRecord, now: Moment) -> list[Effect]:
+    def by_effective_taint(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
+        """Return the decision with the taint that is effective now as ``deciding``."""
+        if len(decision.verdicts) == 1:
+            return decision  # Whatever its rule is.
+        return by_effective_taint(decision, record.pod, self._policy_for(record), now.at)
+
+    def _policy_for(self, record: PodRecord) -> EvictionPolicy:
+        known = self._nodes.known.get(record.node_name)
+        return self.eviction_policy.on(None if known is None else known.live_node)
+
+    def handling(self, record: PodRecord, decision: Evict) -> Handling:
+        """Return how the policy handles a pod that is to be evicted."""
+        return handling_of(decision.deciding, record.pod, self._policy_for(record))
+
+    def flow(self, record: PodRecord, decision: Evict) -> FlowKey:
+        """Return the flow in which a pod to be evicted waits."""
+        return flow_of(record, self.handling(record, decision))
+
+    def wait_reason(self, record: PodRecord, decision: Evict) -> WaitReason | None:
+        """Return why a pod to be evicted is held back: by people, a rule or the breaker; None if it is not."""
+        return self._suspension.of(self.flow(record, decision))
+
+    def evictions(self, node_name: str, due: bool) -> Iterator[PodRecord]:
+        """Yield a node's pods that are to be evicted; ``due``: those that are about to be.
+
+        These are due and their flow is not held, or they are in flight and their deletion has not been requested.
+        """
+        for record in self._pods.on_node(node_name):
+            match record.state:
+                case Settling(schedule=schedule) | Queued(schedule=schedule):
+                    is_due = self._suspension.of_flow(schedule.flow) is None
+                case InFlight(step=step):
+                    is_due = step is not Step.ENDING
+                case _:
+                    is_due = False
+            if record.decision is not None and (is_due or not due):
+                yield record
+
+    # Pods that are known
+
+    def reconcile(self, record: PodRecord, now: Moment) -> list[Effect]:
         """Bring the schedule and the take-back of one known pod in line with what is known now."""
         if record.in_flight:
             self._interrupt_patience(record)
@@ -70,19 +132,22 @@ class Deciding:
         self._want_take_back(record, alive and (record.pod.marked or record.condition.may_be_there), now)
         return self._unschedule(record, decision.reason if isinstance(decision, Stay) else None, now)
 
-    def redecide_all(self, records: Iterable[PodRecord], now: Moment) -> list[Effect]:
-        """Redecide several pods."""
-        return [effect for record in records for effect in self.redecide(record, now)]
+    def reconcile_all(self, records: Iterable[PodRecord], now: Moment) -> list[Effect]:
+        """Reconcile several pods."""
+        return [effect for record in records for effect in self.reconcile(record, now)]
 
-    def redecide_failing(self, now: Moment) -> list[Effect]:
-        """Redecide the pods whose eviction has failed so far."""
-        return self.redecide_all([each for each in self._pods.known.values() if each.failures is not None], now)
+    def reconcile_failing(self, now: Moment) -> list[Effect]:
+        """Reconcile the pods whose eviction has failed so far."""
+        return self.reconcile_all([each for each in self._pods.known.values() if each.failures is not None], now)
 
-    def redecide_taint_changes(self, now: Moment) -> list[Effect]:
-        """Redecide the waiting pods whose effective taint is another by now."""
+    def advance(self, now: Moment) -> list[Effect]:
+        """Reconcile the waiting pods with another effective taint by now, and advance all that are due by now."""
         effects: list[Effect] = []
         while (record := self._queue.pop_taint_change(now.at)) is not None:
-            effects += self.redecide(record, now)
+            effects += self.reconcile(record, now)
+        if self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now)):
+            self._breaker.unready.news = True
+        self._breaker.presume(self._queue.waited_until)
         return effects
 
     def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Effect]:
@@ -90,15 +155,36 @@ class Deciding:
         if record.failures is not None and decision.fire_at > now.at:
             record.failures = record.failures.without_refusals
         self._interrupt_patience(record)
-        self._queue.schedule(record, self._dispatch.announce(record, decision, now), now.at)
+        self._queue.schedule(record, self._announce(record, decision, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
             return []
         return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
 
+    def _announce(self, record: PodRecord, decision: Evict, now: Moment) -> Schedule:
+        """Announce to the breaker the taints that evict a pod; return its schedule: the flow, and when to begin."""
+        policy = self._policy_for(record)
+        in_turn = list(effective_taints(decision, record.pod, policy, now.at))
+        for _, then in in_turn:
+            self._tell_breaker(record, then)
+        handling, failures = handling_of(decision.deciding, record.pod, policy), record.failures
+        next_taint_at = in_turn[1][0] if len(in_turn) > 1 else None
+        fire_at = decision.due_at
+        if failures is not None:
+            fire_at = max(fire_at, failures.next_try_at(handling, now.at))
+        unanswered = failures is not None and failures.unanswered
+        later = decision.deciding.came_later
+        return Schedule(flow_of(record, handling), fire_at, failures is not None, next_taint_at, unanswered, later)
+
+    def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
+        verdict = decision.deciding
+        untolerated = verdict.toleration is None and not decision.held_seconds
+        untolerated_since = record.bound.start_at if untolerated and record.bound is not None else math.inf
+        self._breaker.evicts(record.node_name, verdict.taint, untolerated_since)
+
     def _interrupt_patience(self, record: PodRecord) -> None:
         """Restart the patience with budgets (``FailedAttempts``) if a pod is held: no budget refuses it meanwhile."""
         failures, decision = record.failures, record.decision
-        if failures is not None and decision is not None and self._dispatch.wait_reason(record, decision) is not None:
+        if failures is not None and decision is not None and self.wait_reason(record, decision) is not None:
             record.failures = failures.without_refusals
 
     def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:
@@ -180,3 +266,9 @@ def _is_blocked(record: PodRecord, decision: Evict) -> bool:
     """Return whether a budget's refusal still applies after the deadline: a swapped taint is no reason to ask again."""
     failures = record.failures
     return failures is not None and failures.block is not None and decision.fire_at < failures.retry_at
+
+
+def flow_of(record: PodRecord, handling: Handling) -> FlowKey:
+    """Return the flow in which a pod that is handled so waits."""
+    rule = "" if handling.rule is None else handling.rule.name
+    return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.exempt)
