@@ -20,7 +20,7 @@ from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, FailureReason

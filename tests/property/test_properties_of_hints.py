@@ -34,7 +34,7 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import InFlight, PodRecord, PodState
+from taint_eviction.core.pods import InFlight, PodRecord, PodState
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 NAMES = [f"p{number}" for number in range(8)]

@@ -22,9 +22,8 @@ from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.gone_objects import GoneObjects
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token
-from taint_eviction.core.pod_record import UNDECIDED, InFlight, PodRecord, Queued, Schedule
+from taint_eviction.core.pods import UNDECIDED, InFlight, KnownPods, PodRecord, Queued, Schedule
 from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit, PolicyRule
 
 NODES = ("n1", "n2", "n3")
@@ -206,13 +205,14 @@ class LimitsMachine(RuleBasedStateMachine):
         """The queue forgets a pod, whether it is scheduled, in flight or neither; an eviction in flight still ends."""
         self.leave(uid)
         self.wanted.pop(uid, None)
-        self.queue.forget(self.record(uid))
+        self.queue.cancel(self.record(uid))
+        self.record(uid).want_nothing()
 
     def record(self, uid: str) -> PodRecord:
         """Return the record of a pod; create it if the pod is not known yet."""
         if (record := self.pods.find(ref(uid, uid))) is not None:
             return record
-        change = self.pods.put(PodSeen(pod(name=uid, uid=uid)), moment(0))
+        change = self.pods.upsert(PodSeen(pod(name=uid, uid=uid)), moment(0))
         assert change is not None
         return change[0]
 
@@ -353,7 +353,7 @@ class LimitsMachine(RuleBasedStateMachine):
             self.queue.end(self.tokens(uid) or (), ended_pod=True)
             self.record(uid).state = UNDECIDED
         for number in range(12):
-            self.queue.forget(self.record(f"p{number}"))
+            self.queue.cancel(self.record(f"p{number}"))
         assert hints(self.queue) == {}
         for one in (self.queue._due_first, self.queue._due_again):
             assert not any([one._ready, one._kept, one._calls, one._flows, one._next_turns])

@@ -10,16 +10,15 @@ from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import Effect, Eviction, Failed
+from taint_eviction.core.effects import Effect, Failed, Work
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE
-from taint_eviction.core.pod_record import InFlight, PodRecord
+from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.suspension import Suspension
@@ -169,9 +168,7 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
     """A budget's patience counts from the deadline, and includes time in which the pod was held back or nobody led."""
     failed = Attempts._failed
 
-    def since_its_deadline(
-        self: Attempts, record: PodRecord, work: Eviction, outcome: Failed, now: Moment
-    ) -> list[Effect]:
+    def since_its_deadline(self: Attempts, record: PodRecord, work: Work, outcome: Failed, now: Moment) -> list[Effect]:
         effects = failed(self, record, work, outcome, now)
         decision, failures = record.decision, record.failures
         if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):

@@ -19,9 +19,8 @@ from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import CalledOff, Effect, Eviction, Failed, Work, WorkOutcome
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import NamespacedName, PodRef
-from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord
+from taint_eviction.core.pods import UNDECIDED, Deleted, KnownPods, PodRecord
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 from taint_eviction.runtime.evictor import Evictor
@@ -72,7 +71,7 @@ def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
     """W3: the end of an eviction is recorded by name, although the name may belong to another UID by then."""
     done = Attempts._done
 
-    def settle_by_name(self: Attempts, record: PodRecord, work: Eviction, now: Moment) -> list[Effect]:
+    def settle_by_name(self: Attempts, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
         effects = done(self, record, work, now)
         known = self._pods.known.get(work.ref.key)
         if known is not None and known.ref.uid != work.ref.uid and not known.in_flight:
@@ -85,16 +84,16 @@ def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
 
 def changed_tolerations_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """W5: a pod's tolerations count as they were when its timer was armed."""
-    put = KnownPods.put
+    upsert = KnownPods.upsert
 
-    def put_as_first_seen(self: KnownPods, fact: PodSeen, now: Moment) -> tuple[PodRecord, list[PodRecord]] | None:
+    def upsert_as_first_seen(self: KnownPods, fact: PodSeen, now: Moment) -> tuple[PodRecord, list[PodRecord]] | None:
         before = self.find(fact.pod.ref)
         if before is not None and before.bound is not None:
             pod = dataclasses.replace(fact.pod, tolerations=before.pod.tolerations)
             fact = dataclasses.replace(fact, pod=pod)
-        return put(self, fact, now)
+        return upsert(self, fact, now)
 
-    patch.setattr(KnownPods, "put", put_as_first_seen)
+    patch.setattr(KnownPods, "upsert", upsert_as_first_seen)
 
 
 def restart_begins_the_countdown_anew(patch: pytest.MonkeyPatch) -> None:
@@ -104,7 +103,7 @@ def restart_begins_the_countdown_anew(patch: pytest.MonkeyPatch) -> None:
         return Sighting(now.at, TimeSource.FIRST_SIGHT, object_time)
 
     patch.setattr("taint_eviction.core.known_nodes.sight", sight_now)
-    patch.setattr("taint_eviction.core.known_pods.sight", sight_now)
+    patch.setattr("taint_eviction.core.pods.sight", sight_now)
 
 
 def gives_up_after_five_tries(patch: pytest.MonkeyPatch) -> None:

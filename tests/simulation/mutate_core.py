@@ -37,8 +37,7 @@ FIRST = {
     "failed_attempts": ["tests/unit/test_core_controller*.py", "tests/property/test_properties_of_effective_taints.py"],
     "gone_objects": ["tests/unit/test_core_cluster.py"],
     "known_nodes": ["tests/unit/test_core_cluster.py"],
-    "known_pods": ["tests/unit/test_core_cluster.py", "tests/unit/test_core_controller*.py"],
-    "pod_record": ["tests/unit/test_core_take_backs.py", "tests/unit/test_core_controller*.py"],
+    "pods": ["tests/unit/test_core_cluster.py", "tests/unit/test_core_controller*.py"],
     "policy": [
         "tests/unit/test_core_policy.py",
         "tests/unit/test_files_policy_file.py",

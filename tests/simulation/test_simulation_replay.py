@@ -7,7 +7,7 @@ from tests.simulation.scenario_texts import ONE_POD, played
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Effect
-from taint_eviction.core.pod_record import UNDECIDED, PodRecord
+from taint_eviction.core.pods import UNDECIDED, PodRecord
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.timeline import What

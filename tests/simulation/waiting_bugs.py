@@ -14,7 +14,7 @@ from taint_eviction.core.effects import Effect, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord
+from taint_eviction.core.pods import UNDECIDED, Deleted, PodRecord
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.runtime.list_turns import ListTurns
 from taint_eviction.runtime.workers import Workers
@@ -30,13 +30,13 @@ def webhooks_refuse_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def other_answers_end_patience(patch: pytest.MonkeyPatch) -> None:
     """An answer to the eviction API that is no refusal starts the sum of the patience anew."""
-    and_then = FailedAttempts.and_then
+    with_failure = FailedAttempts.with_failure
 
     def anew(self: FailedAttempts, work: Eviction, outcome: Failed, sent: bool, now: Moment) -> FailedAttempts:
-        failures = and_then(self, work, outcome, sent, now)
+        failures = with_failure(self, work, outcome, sent, now)
         return failures if outcome.refuses or not work.by_eviction_api else failures.without_refusals
 
-    patch.setattr(FailedAttempts, "and_then", anew)
+    patch.setattr(FailedAttempts, "with_failure", anew)
 
 
 def stalls_end_patience(patch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def dated_beats_seen(patch: pytest.MonkeyPatch) -> None:
         return sight(now, object_time, object_source)
 
     patch.setattr("taint_eviction.core.known_nodes.sight", by_date)
-    patch.setattr("taint_eviction.core.known_pods.sight", by_date)
+    patch.setattr("taint_eviction.core.pods.sight", by_date)
 
 
 def dates_are_believed(patch: pytest.MonkeyPatch) -> None:

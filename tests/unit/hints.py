@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FairQueue
-from taint_eviction.core.pod_record import PodRecord, WaitingState
+from taint_eviction.core.pods import PodRecord, WaitingState
 from taint_eviction.core.timed_queue import TimedWorkerQueue
 
 

@@ -25,7 +25,7 @@ from taint_eviction.core.effects import Block, BlockReason, Effect, Eviction, Ta
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Node, Pod
-from taint_eviction.core.pod_record import InFlight
+from taint_eviction.core.pods import InFlight
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController

@@ -7,9 +7,8 @@ from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.known_nodes import KnownNodes
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Node, Pod, Taint
-from taint_eviction.core.pod_record import PodRecord
+from taint_eviction.core.pods import KnownPods, PodRecord
 
 
 class Cluster:
@@ -45,7 +44,7 @@ def put_pod(
     cluster: Cluster, which: Pod, at: float = 0.0, asked_at: float | None = None
 ) -> tuple[PodRecord, list[PodRecord]] | None:
     """Observe a pod."""
-    return cluster.pods.put(PodSeen(which, asked_at), moment(at))
+    return cluster.pods.upsert(PodSeen(which, asked_at), moment(at))
 
 
 # Sightings of taints
@@ -361,7 +360,7 @@ def test_a_binding_is_sighted_once() -> None:
 def test_a_binding_starts_no_earlier_than_the_pod_was_known_to_be_elsewhere() -> None:
     """The API server that bound the pod has a clock that is behind: the date is from before the pod was seen absent."""
     cluster = Cluster()
-    cluster.pods.put(PodSeen(pod(bound_at=-3600), absent_at=70), moment(72))
+    cluster.pods.upsert(PodSeen(pod(bound_at=-3600), absent_at=70), moment(72))
     bound = cluster.pods.known[ref().key].bound
     assert bound is not None
     assert (bound.start_at, bound.source) == (70, TimeSource.LAST_ABSENT)
@@ -398,9 +397,9 @@ def test_a_pod_is_listed_under_the_node_it_is_bound_to() -> None:
     put_pod(cluster, pod(uid="b", on="n2"))
     assert cluster.pods.on_node("n1") == []
     assert [known.pod.ref.uid for known in cluster.pods.on_node("n2")] == ["b"]
-    cluster.pods.lose(ref(uid="a"), moment(1))
+    cluster.pods.mark_gone(ref(uid="a"), moment(1))
     assert cluster.pods.on_node("n2") != []
-    cluster.pods.lose(ref(uid="b"), moment(1))
+    cluster.pods.mark_gone(ref(uid="b"), moment(1))
     assert cluster.pods._by_node == {}
 
 
@@ -462,7 +461,7 @@ def test_an_observation_at_the_instant_of_the_request_is_no_older_than_the_answe
     cluster = Cluster()
     put_pod(cluster, pod(tolerates(9), version=100), at=20)
     assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is None
-    cluster.pods.lose(ref(), moment(30))
+    cluster.pods.mark_gone(ref(), moment(30))
     assert put_pod(cluster, pod(version=101), at=31, asked_at=30) is None
     put_pod(cluster, pod(name="p2", uid="2", version=110), at=40)
     assert absent(cluster, PodsSwept("n1", frozenset(), 40, 109)) == []
@@ -479,7 +478,7 @@ def test_a_late_observation_does_not_bring_a_deleted_pod_back() -> None:
     """W2: a UID that is gone stays gone for observations that are older than its end."""
     cluster = Cluster()
     put_pod(cluster, pod(version=5))
-    cluster.pods.lose(ref(), moment(10))
+    cluster.pods.mark_gone(ref(), moment(10))
     assert put_pod(cluster, pod(version=6), at=11) is None
     assert put_pod(cluster, pod(version=6), at=11, asked_at=9) is None
 
@@ -487,7 +486,7 @@ def test_a_late_observation_does_not_bring_a_deleted_pod_back() -> None:
 def test_a_pod_that_was_never_known_can_be_gone_too() -> None:
     """A deletion that arrives before the first sight of its pod is remembered."""
     cluster = Cluster()
-    cluster.pods.lose(ref(), moment(10))
+    cluster.pods.mark_gone(ref(), moment(10))
     assert put_pod(cluster, pod(version=6), at=11) is None
 
 
@@ -495,7 +494,7 @@ def test_a_fresh_answer_brings_a_pod_back() -> None:
     """A list that was requested after the deletion contains the pod: the storage was restored."""
     cluster = Cluster()
     put_pod(cluster, pod(version=5))
-    cluster.pods.lose(ref(), moment(10))
+    cluster.pods.mark_gone(ref(), moment(10))
     assert put_pod(cluster, pod(version=5), at=13, asked_at=12) is not None
     assert put_pod(cluster, pod(tolerates(3), version=6), at=14) is not None
 
@@ -535,12 +534,12 @@ def test_a_pod_is_gone_if_its_end_was_seen_or_another_pod_has_its_name() -> None
     put_pod(cluster, pod())
     record = cluster.pods.known[ref().key]
     assert not cluster.pods.is_gone(record)
-    cluster.pods.leave(record)
+    cluster.pods.detach(record)
     assert not cluster.pods.is_gone(record)
     put_pod(cluster, pod(uid="b"))
     assert cluster.pods.is_gone(record)
     successor = cluster.pods.known[ref().key]
-    cluster.pods.lose(ref(uid="b"), moment(1))
+    cluster.pods.mark_gone(ref(uid="b"), moment(1))
     assert cluster.pods.is_gone(successor)
 
 
@@ -573,7 +572,7 @@ def test_the_memory_of_gone_objects_is_bounded() -> None:
     """If there are too many of them, the oldest are forgotten first."""
     cluster = Cluster()
     for number in range(20_500):
-        cluster.pods.lose(ref(uid=str(number)), moment(number))
+        cluster.pods.mark_gone(ref(uid=str(number)), moment(number))
     assert len(cluster.gone._gone) == 20_000
     assert put_pod(cluster, pod(uid="499")) is not None
     assert put_pod(cluster, pod(uid="500")) is None

@@ -33,7 +33,7 @@ from taint_eviction.core.effects import (
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodGone, PodsReleased, PodsSwept
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.objects import NOT_READY, Taint
-from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 BLOCK = Block(BlockReason.BUDGET, "web")

@@ -24,7 +24,7 @@ from taint_eviction.core.effects import (
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.pod_record import (
+from taint_eviction.core.pods import (
     Deleted,
     InFlight,
     PodState,

@@ -11,9 +11,8 @@ from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.gone_objects import GoneObjects
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token
-from taint_eviction.core.pod_record import UNDECIDED, InFlight, PodRecord, Queued, Schedule, Settling
+from taint_eviction.core.pods import UNDECIDED, InFlight, KnownPods, PodRecord, Queued, Schedule, Settling
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 
 ONE_A_SECOND = EvictionPolicy(total=Limit(1.0, 1))
@@ -35,7 +34,7 @@ class Wanted:
         """Return the record of a pod; a pod that is unknown becomes known."""
         if (record := self.pods.find(ref(uid, uid))) is not None:
             return record
-        change = self.pods.put(PodSeen(pod(name=uid, uid=uid)), moment(0))
+        change = self.pods.upsert(PodSeen(pod(name=uid, uid=uid)), moment(0))
         assert change is not None
         return change[0]
 
@@ -57,7 +56,8 @@ class Wanted:
 
     def forget(self, uid: str) -> None:
         """Forget a pod's eviction."""
-        self.queue.forget(self.record(uid))
+        self.queue.cancel(self.record(uid))
+        self.record(uid).want_nothing()
 
     def take(self, now: float, retry: bool = False, unlisted_since: float = math.inf) -> list[str]:
         """Begin all evictions that are allowed."""

@@ -11,7 +11,7 @@ from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, P
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.suspension import Suspension
 

@@ -1,15 +1,23 @@
 """Whether a condition of this controller may be on a pod, and when it is to be taken back."""
 
 import pytest
-from tests.unit.builders import pod
+from tests.unit.builders import decided, pod
 
-from taint_eviction.core.pod_record import NO_CONDITION, Condition, PodRecord
+from taint_eviction.core.effects import Eviction
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.pods import NO_CONDITION, Condition, InFlight, PodRecord, Schedule
 from taint_eviction.core.take_backs import TakeBacks
 
 
 def record(uid: str = "a", name: str = "web-0") -> PodRecord:
     """The record of a pod."""
     return PodRecord(pod(name=name, uid=uid), 0.0)
+
+
+def marked(record: PodRecord) -> None:
+    """Let the condition of a pod be about to be written."""
+    schedule = Schedule(FlowKey("n1", "shop", ""), 0, False, None)
+    record.will_mark(InFlight(Eviction(record.ref, "n1", decided(), False, 0), schedule))
 
 
 def test_a_take_back_keeps_its_time_and_can_be_cancelled() -> None:
@@ -26,7 +34,7 @@ def test_failed_attempts_are_counted_until_the_condition_is_forgotten() -> None:
     """The next attempt replaces the one that was wanted."""
     take_backs, a = TakeBacks(), record()
     assert a.condition == NO_CONDITION
-    take_backs.will_mark(a)
+    marked(a)
     take_backs.want(a, 5.0)
     take_backs.want_again(a, 7.0, 2)
     assert (a.condition.tries, a.condition.may_be_there, take_backs.next_at()) == (2, True, 7.0)
@@ -62,6 +70,6 @@ def test_the_most_overdue_take_back_is_first_and_ties_keep_their_order(anew: boo
 def test_a_record_without_a_take_back_places_no_hint() -> None:
     """A condition may be on the pod nevertheless."""
     take_backs, a = TakeBacks(), record()
-    take_backs.will_mark(a)
+    marked(a)
     take_backs.place(a)
     assert take_backs.next_at() is None

@@ -10,7 +10,7 @@ from tests.unit.runtime_fakes import Body, How, Wire, at, refused, running, slow
 
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.pods import WaitReason
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 
 PAUSED = ControlState(cluster=Pause(EPOCH, "looking into it"))

@@ -20,7 +20,7 @@ from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Block
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import InFlight, Queued, Retrying, Settling, Waiting, WaitReason
+from taint_eviction.core.pods import InFlight, Queued, Retrying, Settling, Waiting, WaitReason
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.status import Pending, Status
 from taint_eviction.core.text import JsonObject

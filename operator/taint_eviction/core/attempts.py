@@ -30,12 +30,11 @@ from taint_eviction.core.effects import (
     WorkOutcome,
 )
 from taint_eviction.core.eviction_queue import EvictionQueue
-from taint_eviction.core.failed_attempts import FailedAttempts, asks
+from taint_eviction.core.failed_attempts import asks
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import PodRef
-from taint_eviction.core.pod_record import UNDECIDED, Deleted, InFlight, PodRecord, Queued, Step
+from taint_eviction.core.pods import InFlight, KnownPods, PodRecord, Queued
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.core.reconciler import Reconciler, flow_of
 from taint_eviction.core.suspension import Suspension
@@ -114,14 +113,13 @@ class Attempts:
         assert isinstance(state, Queued), state
         assert decision is not None
         handling = self._reconciler.handling(record, decision)
-        if record.failures is not None and handling.mode is EvictionMode.DELETE:
-            record.failures = record.failures.without_refusals  # A rule that deletes needs no patience with budgets.
+        if handling.mode is EvictionMode.DELETE:
+            record.restart_patience()  # A rule that deletes needs no patience with budgets.
         by_eviction_api = asks(handling, record.failures, now.at)
         tries = record.failures.tries if record.failures else 0
         work = Eviction(record.ref, record.node_name, decision, record.pod.marked, tries, by_eviction_api)
         self._take_backs.cancel(record)
-        record.taking_back = None
-        record.state = InFlight(work, state.schedule, tokens)
+        record.begin(work, state.schedule, tokens)
         return work
 
     def _begin_take_back(self, ref: PodRef) -> TakeBack:
@@ -130,7 +128,7 @@ class Attempts:
         known = self._pods.knows(record)
         work = TakeBack(ref, record.node_name if known else "", record.condition.tries)
         self._take_backs.cancel(record)
-        record.taking_back = work
+        record.take_back(work)
         return work
 
     # Before each call
@@ -149,7 +147,7 @@ class Attempts:
             return CalledOff()
         if decision.fire_at != work.decision.fire_at:
             return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must settle.
-        record.decision = decision  # The reason may have changed; the last one is reported at the end.
+        record.want(decision)  # The reason may have changed; the last one is reported at the end.
         return None if self._may_go_on(record, decision, state, now) else Suspended()
 
     def _may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight, now: Moment) -> bool:
@@ -166,14 +164,12 @@ class Attempts:
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
         record, state = self._in_flight(ref)
-        self._take_backs.will_mark(record)
-        record.state = InFlight(state.work, state.schedule, state.tokens, Step.MARKING)
+        record.will_mark(state)
 
     def will_delete(self, ref: PodRef, now: Moment) -> None:
         """Note that a pod's deletion is about to be asked for: from here on it may be done, whatever the answer is."""
         record, state = self._in_flight(ref)
-        record.asked = True
-        record.state = InFlight(state.work, state.schedule, state.tokens, Step.ENDING)
+        record.will_delete(state)
         self._queue.send(state.tokens or (), now.at)
 
     def _in_flight(self, ref: PodRef) -> tuple[PodRecord, InFlight]:
@@ -198,20 +194,19 @@ class Attempts:
     def settle(self, work: Work, outcome: WorkOutcome, now: Moment) -> list[Effect]:
         """Take in how a piece of work that ``take_due`` began has ended, and decide anew on its pod."""
         if isinstance(work, TakeBack):
-            return self._settle_take_back(work, outcome, now) if self._goes_on(work) else []
-        record, state = self._in_flight(work.ref)
-        if state.work is not work:
-            raise ValueError(f"{work.ref} ({work.ref.uid}) is settled but not in flight")
-        record.state = UNDECIDED
-        blocked = isinstance(outcome, Failed) and outcome.block is not None
-        self._queue.end(state.tokens or (), ended_pod=not (blocked or isinstance(outcome, PodIsGone)))
+            if not self._goes_on(work):
+                return []
+            record = self._record(work.ref)
+            record.take_back(None)
+        else:
+            record = self._end_eviction(work, outcome)
         match outcome:
             case Done():
                 return self._done(record, work, now)
             case PodIsGone() if self._pods.knows(record):
-                return self._reconciler.lose(work.ref, now)
+                return self._reconciler.mark_gone(work.ref, now)
             case PodIsGone():
-                return self._let_go(record, work, now, has_condition=False)
+                return self._release(record, work, now, has_condition=False)
             case CalledOff() | CutOff() | Suspended():
                 return self._resume(record, work, now)
             case Failed():
@@ -219,47 +214,37 @@ class Attempts:
             case _:
                 assert_never(outcome)
 
-    def _settle_take_back(self, work: TakeBack, outcome: WorkOutcome, now: Moment) -> list[Effect]:
-        record = self._record(work.ref)
-        record.taking_back = None
-        match outcome:
-            case Done():
-                self._take_backs.forget(record)
-                return self._resume(record, work, now, has_condition=False)
-            case PodIsGone() if self._pods.knows(record):
-                return self._reconciler.lose(work.ref, now)
-            case PodIsGone():
-                return self._let_go(record, work, now, has_condition=False)
-            case CalledOff() | CutOff() | Suspended():
-                return self._resume(record, work, now)
-            case Failed():
-                if not self._pods.is_gone(record):
-                    self._take_backs.want_again(record, outcome.retry_at, work.tries + 1)
-                return self._resume(record, work, now)
-            case _:
-                assert_never(outcome)
+    def _end_eviction(self, work: Eviction, outcome: WorkOutcome) -> PodRecord:
+        record, state = self._in_flight(work.ref)
+        if state.work is not work:
+            raise ValueError(f"{work.ref} ({work.ref.uid}) is settled but not in flight")
+        record.undecide()
+        blocked = isinstance(outcome, Failed) and outcome.block is not None
+        self._queue.end(state.tokens or (), ended_pod=not (blocked or isinstance(outcome, PodIsGone)))
+        return record
 
-    def _done(self, record: PodRecord, work: Eviction, now: Moment) -> list[Effect]:
+    def _done(self, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
         self._take_backs.forget(record)
+        if isinstance(work, TakeBack):
+            return self._resume(record, work, now, has_condition=False)
         decision = record.decision or work.decision
-        self._queue.forget(record)
-        record.decision, record.failures, record.asked = None, None, False
+        record.want_nothing()
         if self._pods.knows(record):
-            record.state = Deleted(now.at)
-        self._pods.close(record)
+            record.delete(now.at)
+        self._pods.forget(record)
         return self._reconciler.evicted(record, work.node_name, decision, now)
 
-    def _failed(self, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> list[Effect]:
-        outcome = self._unless_evacuating(record, work, outcome, now)
-        before = record.failures or FailedAttempts(now.at, 0, now.at, "")
-        failures = record.failures = before.and_then(work, outcome, record.asked, now)
-        if outcome.refuses:
-            record.asked = False  # It was not done: whoever ends the pod now is somebody else.
+    def _failed(self, record: PodRecord, work: Work, outcome: Failed, now: Moment) -> list[Effect]:
+        if isinstance(work, TakeBack):
+            if not self._pods.is_gone(record):
+                self._take_backs.want_again(record, outcome.retry_at, work.tries + 1)
+            return self._resume(record, work, now)
+        failures = record.fail(work, self._unless_evacuating(record, work, outcome, now), now)
         effects = self._resume(record, work, now)
         if record.decision is not None:
             handling = self._reconciler.handling(record, record.decision)
             next_try_at = max(now.at, failures.next_try_at(handling, now.at))
-            record.failures = record.failures and record.failures.after_pause(next_try_at - now.at)
+            record.plan_pause(next_try_at - now.at)
             refused = Refused(
                 work.ref,
                 work.node_name,
@@ -281,8 +266,8 @@ class Attempts:
         """
         if not (work.by_eviction_api and outcome.refuses):
             return outcome
-        if outcome.evacuates and record.evacuating_since is None:
-            record.evacuating_since = now.at
+        if outcome.evacuates:
+            record.evacuates(now.at)
         since, seconds = record.evacuating_since, self._reconciler.eviction_policy.background_timeout_seconds
         if since is None or now.at >= since + seconds:
             return outcome
@@ -294,9 +279,9 @@ class Attempts:
         """Decide anew on the pod of a piece of work that has ended; release it if it is no longer known."""
         if self._pods.knows(record):
             return self._reconciler.reconcile(record, now)
-        return self._let_go(record, work, now, has_condition)
+        return self._release(record, work, now, has_condition)
 
-    def _let_go(self, record: PodRecord, work: Work, now: Moment, has_condition: bool) -> list[Effect]:
+    def _release(self, record: PodRecord, work: Work, now: Moment, has_condition: bool) -> list[Effect]:
         """Release a pod that is no longer known, but for a condition that may still be on it."""
         gone = self._pods.is_gone(record) or not has_condition
         if gone:

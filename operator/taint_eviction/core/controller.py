@@ -33,10 +33,9 @@ from taint_eviction.core.facts import (
 from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.out_of_service import OutOfServiceNodes
-from taint_eviction.core.pod_record import UNDECIDED, Deleted
+from taint_eviction.core.pods import Deleted, KnownPods
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.status import Status
@@ -125,11 +124,11 @@ class Controller:
             case PodSeen():
                 return self._pod_seen(fact, now)
             case PodGone():
-                return self._reconciler.lose(fact.ref, now)
+                return self._reconciler.mark_gone(fact.ref, now)
             case PodsSwept():
                 self.breaker.listed(fact)
                 refs = [record.ref for record in self.pods.absent(fact)]
-                return [effect for ref in refs for effect in self._reconciler.lose(ref, now)]
+                return [effect for ref in refs for effect in self._reconciler.mark_gone(ref, now)]
             case PodsReleased():
                 return self._pods_released(fact, now)
             case _:
@@ -195,7 +194,7 @@ class Controller:
         return effects
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> list[Effect]:
-        change = self.pods.put(fact, now)
+        change = self.pods.upsert(fact, now)
         if change is None:
             return []
         record, predecessors = change
@@ -208,7 +207,7 @@ class Controller:
             and (fact.asked_at or 0.0) > record.state.at + _DELETION_SHOWS_SECONDS
             and not record.pod.terminating
         ):
-            record.state = UNDECIDED  # The API server forgot the deletion: its storage was restored.
+            record.undecide()  # The API server forgot the deletion: its storage was restored.
         return effects + self._reconciler.reconcile(record, now)
 
     def _pods_released(self, fact: PodsReleased, now: Moment) -> list[Effect]:
@@ -243,8 +242,7 @@ class Controller:
         is_new, self._term = term != self._term, term
         if is_new:
             for record in self.pods:
-                record.failures = record.failures and record.failures.without_refusals
-                record.evacuating_since = None
+                record.begin_term()
         anew = self._reconciler.advance(now)
         due, evictions = self._queue.due_together(), self._reconciler.evictions
         effects = self.suspension.evaluate(self.nodes.known, due, now, evictions)

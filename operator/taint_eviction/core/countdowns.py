@@ -23,9 +23,8 @@ from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
-from taint_eviction.core.pod_record import PodRecord
+from taint_eviction.core.pods import KnownPods, PodRecord
 
 # For so long no first match must be finite, before the next countdown gets a timer of its own: the built-in controller
 # may miss a moment that is shorter.

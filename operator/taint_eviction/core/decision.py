@@ -1,6 +1,6 @@
 """When and why a pod is evicted: a pure function of the pod and its node's taints.
 It reads no clock: the result is an instant, and the same whether it is computed early, late or twice. ``known_nodes``
-and ``known_pods`` say what is known and since when, and ``reconciler`` acts on the result.
+and ``pods`` say what is known and since when, and ``reconciler`` acts on the result.
 
 Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/tainteviction.
 """

@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from taint_eviction.core.fair_queue import FairQueue, FlowKey
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Limits, Token, TokenBucket
 from taint_eviction.core.objects import PodRef
-from taint_eviction.core.pod_record import (
-    UNDECIDED,
+from taint_eviction.core.pods import (
     InFlight,
+    KnownPods,
     PodRecord,
     Queued,
     Retrying,
@@ -89,10 +88,8 @@ class EvictionQueue:
             self._enter(record, Waiting(schedule.fire_at, schedule))
         else:
             # If a deadline passes before it becomes known, the eviction settles from the moment it is known.
-            if record.known_since is None or record.known_since[0] != schedule.fire_at:
-                record.known_since = schedule.fire_at, now
-            self._enter(record, Waiting(max(record.known_since), schedule))
-        record.schedule_turn = record.turn
+            self._enter(record, Waiting(record.settles_from(schedule.fire_at, now), schedule))
+        record.begin_schedule()
         self.place_taint_change(record.ref, schedule)
 
     def cancel(self, record: PodRecord) -> None:
@@ -111,16 +108,11 @@ class EvictionQueue:
         self._count_out(record.state)
         if schedule.next_taint_at is not None:
             self._taint_changes.cancel(record.ref)
-        record.state = UNDECIDED
-
-    def forget(self, record: PodRecord) -> None:
-        """Note that a pod's eviction is no longer wanted."""
-        self.cancel(record)
-        record.known_since = None
+        record.undecide()
 
     def _enter(self, record: PodRecord, state: WaitingState) -> None:
         self._count_out(record.state)
-        record.state, record.turn = state, next(self._turns)
+        record.wait(state, next(self._turns))
         self.place(record.ref, state)
 
     def _due(self, schedule: Schedule) -> FairQueue:
@@ -289,6 +281,6 @@ class EvictionQueue:
         for record in self._pods:
             if isinstance(record.state, InFlight) and not any(token.sent for token in record.state.tokens or ()):
                 self.end(record.state.tokens or (), ended_pod=False)
-                record.state = InFlight(record.state.work, record.state.schedule, None, record.state.step)
+                record.outdate_tokens(record.state)
         self._limits.change(policy, now)
         self.reconsider()

@@ -44,7 +44,7 @@ class FailedAttempts:
     planned_seconds: float = 0.0
     unanswered: bool = False
 
-    def and_then(self, work: Eviction, outcome: Failed, sent: bool, now: Moment) -> "FailedAttempts":
+    def with_failure(self, work: Eviction, outcome: Failed, sent: bool, now: Moment) -> "FailedAttempts":
         """Return these attempts and one more; ``sent``: the request that ends the pod was being sent."""
         evacuates = outcome.block is not None and outcome.block.reason is BlockReason.EVACUATION
         refused = work.by_eviction_api and outcome.refuses and not evacuates

@@ -13,9 +13,8 @@ from taint_eviction.core.facts import NodeGone, NodeSeen, PodSeen
 from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
-from taint_eviction.core.pod_record import PodRecord
+from taint_eviction.core.pods import KnownPods, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, first_unpaused, handling_of
 from taint_eviction.core.reconciler import decide_on
 
@@ -81,7 +80,7 @@ def forecast(
     for node in nodes:
         known_nodes.put(NodeSeen(node), now)
     for pod in pods:
-        known_pods.put(PodSeen(pod), now)
+        known_pods.upsert(PodSeen(pod), now)
     policies = _by_node(known_nodes, eviction)
     unchanged = {
         record.ref: _decide(known_nodes, record, policy, policies.get(record.node_name, eviction))
@@ -124,7 +123,7 @@ def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) ->
     for ref, tolerations in (what_if.tolerations or {}).items():
         record = pods.find(ref)
         if record is not None:
-            pods.put(PodSeen(replace(record.pod, tolerations=tolerations)), then)
+            pods.upsert(PodSeen(replace(record.pod, tolerations=tolerations)), then)
 
 
 def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionPolicy]:

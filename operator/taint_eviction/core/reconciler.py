@@ -15,12 +15,10 @@ from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import (
-    UNDECIDED,
-    Deleted,
+from taint_eviction.core.pods import (
     InFlight,
+    KnownPods,
     PodRecord,
     Queued,
     Schedule,
@@ -28,7 +26,6 @@ from taint_eviction.core.pod_record import (
     Stays,
     Step,
     WaitReason,
-    stays,
 )
 from taint_eviction.core.policy import EvictionPolicy, Handling, by_effective_taint, effective_taints, handling_of
 from taint_eviction.core.suspension import Suspension
@@ -125,7 +122,7 @@ class Reconciler:
             _stay_reported(record, decision, due, now)
         if isinstance(decision, Evict) and not record.deleted:
             if not due and not _is_blocked(record, decision):
-                record.failures = None  # The failures so far belong to another eviction.
+                record.forget_failures()
             self._want_take_back(record, not due and record.condition.may_be_there, now)
             return self._schedule(record, decision, now)
         alive = not record.pod.terminating and not record.deleted
@@ -151,9 +148,10 @@ class Reconciler:
         return effects
 
     def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Effect]:
-        before, record.decision = record.decision, decision
-        if record.failures is not None and decision.fire_at > now.at:
-            record.failures = record.failures.without_refusals
+        before = record.decision
+        record.want(decision)
+        if decision.fire_at > now.at:
+            record.restart_patience()
         self._interrupt_patience(record)
         self._queue.schedule(record, self._announce(record, decision, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
@@ -182,20 +180,19 @@ class Reconciler:
         self._breaker.evicts(record.node_name, verdict.taint, untolerated_since)
 
     def _interrupt_patience(self, record: PodRecord) -> None:
-        """Restart the patience with budgets (``FailedAttempts``) if a pod is held: no budget refuses it meanwhile."""
-        failures, decision = record.failures, record.decision
-        if failures is not None and decision is not None and self.wait_reason(record, decision) is not None:
-            record.failures = failures.without_refusals
+        """Restart the patience with budgets if a pod is held: no budget refuses it meanwhile."""
+        decision = record.decision
+        if record.failures is not None and decision is not None and self.wait_reason(record, decision) is not None:
+            record.restart_patience()
 
     def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:
-        self._queue.forget(record)
-        decision, asked = record.decision, record.asked
-        record.decision, record.failures, record.asked = None, None, False
-        if not record.deleted:
-            record.state = UNDECIDED if reason is None else stays(reason)
+        self._queue.cancel(record)
+        decision, deletion_requested = record.decision, record.deletion_requested
+        record.want_nothing()
+        record.stay(reason)
         if decision is None:
             return []
-        if asked and reason is StayReason.TERMINATING:
+        if deletion_requested and reason is StayReason.TERMINATING:
             return self.evicted(record, record.node_name, decision, now)
         late_seconds, controller = now.at - decision.fire_at, record.pod.controller
         return [Cancelled(record.ref, record.node_name, reason, late_seconds, decision, controller)]
@@ -204,7 +201,7 @@ class Reconciler:
         """Return the effects of an eviction from this node that has just succeeded, and of an eviction loop if it shows
         one.
         """
-        record.reported_fire_at = decision.fire_at
+        record.report(decision)
         controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
         effects: list[Effect] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
         # In a dry run no pod is recreated: the same pod would be counted.
@@ -220,13 +217,10 @@ class Reconciler:
 
     # Pods that are no longer known
 
-    def lose(self, ref: PodRef, now: Moment) -> list[Effect]:
+    def mark_gone(self, ref: PodRef, now: Moment) -> list[Effect]:
         """Note that a pod no longer exists."""
-        record = self._pods.lose(ref, now)
-        if record is None:
-            return []
-        self._take_backs.forget(record)
-        return self.release(record, now)
+        record = self._pods.mark_gone(ref, now)
+        return [] if record is None else self.replace(record, now)
 
     def replace(self, record: PodRecord, now: Moment) -> list[Effect]:
         """Note that a pod's name belongs to another pod."""
@@ -237,12 +231,12 @@ class Reconciler:
         """Forget a pod and cancel its schedule; while work for it is in flight, settling that work cancels the
         schedule.
         """
-        self._pods.leave(record)
+        self._pods.detach(record)
         if record.in_flight:
             return []
-        record.state = UNDECIDED if record.deleted else record.state
+        record.undelete()
         effects = self._unschedule(record, None, now)
-        self._pods.close(record)
+        self._pods.forget(record)
         return effects
 
 
@@ -257,9 +251,9 @@ def decide_on(pod: Pod, bound: Sighting | None, known: KnownNode | None, policy:
 def _stay_reported(record: PodRecord, decision: Decision, due: bool, now: Moment) -> None:
     """Keep a dry run from reporting an eviction twice: the pod is still there, and one deadline is one report."""
     if not isinstance(decision, Evict) or not due:
-        record.state = UNDECIDED if record.deleted else record.state
+        record.undelete()
     elif isinstance(record.state, Stays) and decision.fire_at == record.reported_fire_at:
-        record.state = Deleted(now.at)  # The taint was away for a moment and has kept its start.
+        record.delete(now.at)  # The taint was away for a moment and has kept its start.
 
 
 def _is_blocked(record: PodRecord, decision: Evict) -> bool:

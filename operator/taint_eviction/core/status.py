@@ -16,11 +16,11 @@ from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
 from taint_eviction.core.instants import Moment, sight
 from taint_eviction.core.known_nodes import KnownNodes
-from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import NamespacedName, Pod
 from taint_eviction.core.out_of_service import OutOfServiceNodes
-from taint_eviction.core.pod_record import (
+from taint_eviction.core.pods import (
     InFlight,
+    KnownPods,
     PendingState,
     PodRecord,
     Queued,
@@ -221,7 +221,8 @@ class Status:
             return Explanation(record, decision, None)
         schedule = Schedule(self._reconciler.flow(record, decision), decision.fire_at, False, None)
         settles = self.breaker.policy.enabled and decision.fire_at <= now.at
-        record.state = Settling(math.inf, schedule) if settles else Waiting(decision.fire_at, schedule)
+        state: PendingState = Settling(math.inf, schedule) if settles else Waiting(decision.fire_at, schedule)
         handling, held = self._reconciler.handling(record, decision), self._reconciler.wait_reason(record, decision)
-        state = Queued(schedule, held) if held is not None and decision.fire_at <= now.at else record.state
+        if held is not None and decision.fire_at <= now.at:
+            state = Queued(schedule, held)
         return Explanation(record, decision, Pending(record, decision, handling, state, None, math.inf))

@@ -10,7 +10,7 @@ from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Pa
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.unready_nodes import Evictions, no_evictions
 

@@ -5,7 +5,7 @@ only. This module decides nothing and writes nothing.
 """
 
 from taint_eviction.core.objects import PodRef
-from taint_eviction.core.pod_record import NO_CONDITION, Condition, PodRecord
+from taint_eviction.core.pods import PodRecord
 from taint_eviction.core.timed_queue import TimedWorkerQueue
 
 
@@ -16,23 +16,15 @@ class TakeBacks:
         self._queue = TimedWorkerQueue()
         self._turns = 0
 
-    def will_mark(self, record: PodRecord) -> None:
-        """Note that a condition is about to be written."""
-        before = record.condition
-        record.condition = Condition(True, before.take_back_at, before.tries, before.turn)
-
     def want(self, record: PodRecord, at: float) -> None:
         """Schedule the take-back of a pod's condition for ``at``, unless it is already scheduled or under way."""
         if record.condition.take_back_at is None and record.taking_back is None:
-            self._schedule(record, at, record.condition.tries)
+            self.want_again(record, at, record.condition.tries)
 
     def want_again(self, record: PodRecord, at: float, tries: int) -> None:
         """Schedule the take-back for ``at``, after ``tries`` failed attempts."""
-        self._schedule(record, at, tries)
-
-    def _schedule(self, record: PodRecord, at: float, tries: int) -> None:
         self._turns += 1
-        record.condition = Condition(record.condition.may_be_there, at, tries, self._turns)
+        record.want_take_back(at, tries, self._turns)
         self.place(record)
 
     def place(self, record: PodRecord) -> None:
@@ -44,12 +36,12 @@ class TakeBacks:
         """Leave the condition on the pod, for now."""
         if record.condition.take_back_at is not None:
             self._queue.cancel(record.ref)
-            record.condition = Condition(record.condition.may_be_there, None, record.condition.tries)
+            record.leave_condition()
 
     def forget(self, record: PodRecord) -> None:
         """Note that there is no such condition: the pod is gone, or was deleted, or its condition was taken back."""
         self.cancel(record)
-        record.condition = NO_CONDITION
+        record.forget_condition()
 
     def next_at(self) -> float | None:
         """Return when the next take-back is due, None if there is none."""

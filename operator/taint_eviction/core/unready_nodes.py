@@ -24,7 +24,7 @@ from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, Node, Readiness
-from taint_eviction.core.pod_record import PodRecord
+from taint_eviction.core.pods import PodRecord
 
 # The pods of a node that are to be evicted; True: only those that are due and whose flow is not held.
 Evictions = Callable[[str, bool], Iterable[PodRecord]]

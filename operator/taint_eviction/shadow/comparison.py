@@ -8,7 +8,7 @@ from typing import NamedTuple
 from taint_eviction.core.decision import Evict, Stay
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.sentences import tolerated
 from taint_eviction.core.status import Pending
 

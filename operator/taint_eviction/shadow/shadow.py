@@ -18,7 +18,7 @@ from taint_eviction.core.facts import Fact, PodGone, PodSeen, PodsReleased, Pods
 from taint_eviction.core.gone_objects import list_is_newer
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.shadow.comparison import (
     BUILT_IN_REASON,

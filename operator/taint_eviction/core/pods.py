@@ -1,0 +1,468 @@
+"""The known pods: one record a pod, found by its key. The record is all that the core knows of that pod.
+
+Queues hold hints only: they find the record that is next, and can be rebuilt from the records at any time
+(``EvictionQueue.place``, ``TakeBacks.place``). This module alone writes records: every transition is a method of
+``PodRecord``, and a test keeps other modules from assigning its fields. ``reconciler`` says what is wanted,
+``attempts`` what is in flight, ``eviction_queue`` where a pod waits; each calls the transition.
+
+    waiting -> settling -> queued -> in flight -> deleted
+                                     in flight -> retrying -> queued
+
+A pod that no longer has to leave changes to ``stays`` from any of these states; if its attempt was held back, it waits
+again. Without a breaker, no pod settles.
+
+A record belongs to one UID. It begins when its pod is seen, and ends in one place (``forget``): as soon as the pod is
+no longer known and nothing of it is unfinished. Work in flight is unfinished, and so is a condition that is to be taken
+back. Until then the record of a pod that was released, is gone, or has a successor under its name is kept aside.
+
+``KnownPods`` keeps order among facts that come late, twice or out of order. Nothing here decides on a pod.
+
+Invariants: one known pod a key; a pod is listed under exactly the node to which it is bound.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from taint_eviction.core.decision import Evict, StayReason
+from taint_eviction.core.effects import Eviction, Failed, TakeBack
+from taint_eviction.core.facts import PodSeen, PodsSwept
+from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
+from taint_eviction.core.instants import Moment, Sighting, sight
+from taint_eviction.core.limits import Token
+from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+
+
+class WaitReason(Enum):
+    """Why a due pod is not evicted now, although no request was refused."""
+
+    ORDERS_UNKNOWN = "whether evictions are paused has not been read yet"
+    BREAKER_OPEN = "the circuit breaker is open"
+    PAUSED = "all evictions are paused"
+    NODE_PAUSED = "evictions from its node are paused"
+    NAMESPACE_PAUSED = "evictions in its namespace are paused"
+    RULE_PAUSED = "a rule of the policy pauses it"
+    SETTLING = "it waits for a moment, in case many nodes are being tainted"
+    UNLISTED = "it waits until the pods of newly tainted nodes have been listed"
+    LIMITED = "it waits for its turn: a limit, or all workers are busy"
+
+
+class Step(Enum):
+    """How far work in flight has come. The last request may have taken effect, whatever the answer is."""
+
+    BEGUN = "nothing has been sent yet"
+    MARKING = "the condition is being set"
+    ENDING = "the pod's deletion is being asked for"
+
+
+# States
+
+
+class Schedule(NamedTuple):
+    """The flow in which an eviction waits, and when it is to begin.
+    ``retry``: it has failed before. ``next_taint_at``: when another taint will be the effective one (``policy``), if
+    the pod still waits then; None: never. ``unanswered``: the last call of a retry had no answer. ``came_later``: the
+    pod was bound to its node after the taint that evicts it began.
+    """
+
+    flow: FlowKey
+    fire_at: float
+    retry: bool
+    next_taint_at: float | None
+    unanswered: bool = False
+    came_later: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """The pod is left alone. ``reason`` None: nothing is decided, because it is new or no longer watched."""
+
+    reason: StayReason | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The pod waits for its deadline; with a breaker, until the deadline became known, if that is later."""
+
+    until: float
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """The pod is due, and waits until ``until`` in case more nodes are tainted, then for the lists of their pods."""
+
+    until: float
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The pod is due and waits for its turn.
+
+    ``wait_reason`` is computed on request and not stored, because whole flows wait for the same reason.
+    """
+
+    schedule: Schedule
+    wait_reason: WaitReason = WaitReason.LIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A worker is evicting the pod.
+    ``schedule``: that of the eviction. ``tokens``: its tokens from the limits, None: the policy has changed since it
+    began.
+    """
+
+    work: Eviction
+    schedule: Schedule
+    tokens: tuple[Token, ...] | None = ()
+    step: Step = Step.BEGUN
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The last attempt failed, or was refused by a budget; the next may begin at ``at``."""
+
+    at: float
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The API server accepted the pod's deletion at ``at``; it is not requested again."""
+
+    at: float
+
+
+WaitingState = Waiting | Settling | Queued | Retrying
+PendingState = WaitingState | InFlight
+PodState = Stays | PendingState | Deleted
+
+UNDECIDED = Stays(None)
+# There is one value for all pods that stay for the same reason.
+_STAYS = {reason: Stays(reason) for reason in StayReason}
+
+
+# What belongs to a record
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether a DisruptionTarget condition from this controller may be on a pod.
+    ``may_be_there``: this process was about to write it, so it may be there whatever the answer was.
+    ``take_back_at``: when it is to be taken back, after ``tries`` failed attempts; None: it is not. ``turn``: the order
+    in which that was decided.
+    """
+
+    may_be_there: bool = False
+    take_back_at: float | None = None
+    tries: int = 0
+    turn: int = 0
+
+
+NO_CONDITION = Condition()
+
+
+class PodRecord:
+    """What is known of one pod; ``ref`` never changes.
+
+    ``seen_at``: when it was last seen. ``bound``: since when it has been bound to its node, None: it is not bound.
+    ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
+    place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, and since
+    when the deadline has been known; None: it need not settle. ``deletion_requested``: if the pod is seen terminating,
+    the request took effect, even if no answer came. ``taking_back``: its condition is being taken back, beside whatever
+    its state is; None: it is not. ``evacuating_since``: when this leader first heard that the virtual machine in it
+    moves away, None: never. ``reported_fire_at``: the deadline of the eviction that was last reported as done.
+    """
+
+    __slots__ = (
+        "bound",
+        "condition",
+        "decision",
+        "deletion_requested",
+        "evacuating_since",
+        "failures",
+        "known_since",
+        "pod",
+        "ref",
+        "reported_fire_at",
+        "schedule_turn",
+        "seen_at",
+        "state",
+        "taking_back",
+        "turn",
+    )
+
+    def __init__(self, pod: Pod, seen_at: float, bound: Sighting | None = None) -> None:
+        self.pod = pod
+        self.ref = pod.ref
+        self.seen_at = seen_at
+        self.bound = bound
+        self.state: PodState = UNDECIDED
+        self.decision: Evict | None = None
+        self.turn = self.schedule_turn = 0
+        self.known_since: tuple[float, float] | None = None
+        self.failures: FailedAttempts | None = None
+        self.evacuating_since: float | None = None
+        self.deletion_requested = False
+        self.reported_fire_at: float | None = None
+        self.condition = NO_CONDITION
+        self.taking_back: TakeBack | None = None
+
+    @property
+    def node_name(self) -> str:
+        """The name of its node, "" while it is not bound."""
+        return self.pod.node_name or ""
+
+    @property
+    def deleted(self) -> bool:
+        """Return whether the API server has accepted its deletion."""
+        return isinstance(self.state, Deleted)
+
+    @property
+    def in_flight(self) -> bool:
+        """Return whether a worker is working on the pod."""
+        return isinstance(self.state, InFlight)
+
+    # Where it waits
+
+    def wait(self, state: WaitingState, turn: int) -> None:
+        """Wait in another place, behind all that have a lower ``turn``."""
+        self.state, self.turn = state, turn
+
+    def begin_schedule(self) -> None:
+        """Note that the place where the pod waits now is the first of a schedule."""
+        self.schedule_turn = self.turn
+
+    def settles_from(self, fire_at: float, now: float) -> float:
+        """Return the instant from which the eviction settles: its deadline, or when that became known, if later."""
+        if self.known_since is None or self.known_since[0] != fire_at:
+            self.known_since = fire_at, now
+        return max(self.known_since)
+
+    def undecide(self) -> None:
+        """Leave the place, the attempt, or the end that was reported: the caller decides again."""
+        self.state = UNDECIDED
+
+    # What is decided
+
+    def want(self, decision: Evict) -> None:
+        """Note the decision to evict the pod."""
+        self.decision = decision
+
+    def want_nothing(self) -> None:
+        """Note that the pod is to be evicted no more: it stays, or has been evicted."""
+        self.decision = self.failures = self.known_since = None
+        self.deletion_requested = False
+
+    def stay(self, reason: StayReason | None) -> None:
+        """Stay; None: nothing is decided. A pod whose deletion was accepted remains deleted."""
+        if not self.deleted:
+            self.state = UNDECIDED if reason is None else _STAYS[reason]
+
+    def delete(self, at: float) -> None:
+        """Note that the API server has accepted the pod's deletion."""
+        self.state = Deleted(at)
+
+    def undelete(self) -> None:
+        """Note that the deletion, if it was accepted, counts no more."""
+        if self.deleted:
+            self.state = UNDECIDED
+
+    def report(self, decision: Evict) -> None:
+        """Note that its eviction by this decision is reported as done."""
+        self.reported_fire_at = decision.fire_at
+
+    # What is in flight
+
+    def begin(self, work: Eviction, schedule: Schedule, tokens: tuple[Token, ...]) -> None:
+        """Be evicted by a worker. This overtakes a take-back of its condition."""
+        self.state, self.taking_back = InFlight(work, schedule, tokens), None
+
+    def will_mark(self, begun: InFlight) -> None:
+        """Note that its condition is about to be written: from here on it may be there, whatever the answer is."""
+        self.state = replace(begun, step=Step.MARKING)
+        self.condition = replace(self.condition, may_be_there=True)
+
+    def will_delete(self, begun: InFlight) -> None:
+        """Note that its deletion is about to be requested: from here on it may be done, whatever the answer is."""
+        self.state, self.deletion_requested = replace(begun, step=Step.ENDING), True
+
+    def outdate_tokens(self, begun: InFlight) -> None:
+        """Note that the limits of another policy have not let the eviction in flight through."""
+        self.state = replace(begun, tokens=None)
+
+    # What has failed
+
+    def fail(self, work: Eviction, outcome: Failed, now: Moment) -> FailedAttempts:
+        """Note one more failed attempt; return all so far."""
+        before = self.failures or FailedAttempts(now.at, 0, now.at, "")
+        self.failures = before.with_failure(work, outcome, self.deletion_requested, now)
+        if outcome.refuses:
+            self.deletion_requested = False  # It was not done: whoever ends the pod now is somebody else.
+        return self.failures
+
+    def plan_pause(self, seconds: float) -> None:
+        """Note the pause that is planned until the next attempt."""
+        self.failures = self.failures and self.failures.after_pause(seconds)
+
+    def forget_failures(self) -> None:
+        """Note that the failures so far belong to another eviction."""
+        self.failures = None
+
+    def restart_patience(self) -> None:
+        """Let the patience with budgets (``FailedAttempts``) begin with the next refusal."""
+        self.failures = self.failures and self.failures.without_refusals
+
+    def evacuates(self, now: float) -> None:
+        """Note that the virtual machine in the pod moves away."""
+        self.evacuating_since = now if self.evacuating_since is None else self.evacuating_since
+
+    def begin_term(self) -> None:
+        """Note that another leadership begins: it has heard no refusal yet."""
+        self.restart_patience()
+        self.evacuating_since = None
+
+    # Its condition
+
+    def want_take_back(self, at: float, tries: int, turn: int) -> None:
+        """Note when the condition is to be taken back."""
+        self.condition = Condition(self.condition.may_be_there, at, tries, turn)
+
+    def leave_condition(self) -> None:
+        """Note that the condition stays on the pod, for now."""
+        self.condition = Condition(self.condition.may_be_there, None, self.condition.tries)
+
+    def forget_condition(self) -> None:
+        """Note that there is no such condition."""
+        self.condition = NO_CONDITION
+
+    def take_back(self, work: TakeBack | None) -> None:
+        """Note the take-back in flight; None: it has ended."""
+        self.taking_back = work
+
+
+class KnownPods:
+    """The records of the known pods by key, and of those that are unfinished; ``gone`` remembers pods that are gone."""
+
+    def __init__(self, gone: GoneObjects) -> None:
+        self.known: dict[NamespacedName, PodRecord] = {}
+        self._by_node: dict[str, dict[NamespacedName, PodRecord]] = {}
+        self._unfinished: dict[NamespacedName, list[PodRecord]] = {}
+        self._gone = gone
+
+    def __iter__(self) -> Iterator[PodRecord]:
+        """Go through all records, of pods that are no longer known, too."""
+        yield from self.known.values()
+        for records in self._unfinished.values():
+            yield from records
+
+    def find(self, ref: PodRef) -> PodRecord | None:
+        """Return the record of exactly this pod (key and UID), None if there is none."""
+        record = self.known.get(ref.key)
+        if record is not None and record.ref.uid == ref.uid:
+            return record
+        return next((kept for kept in self._unfinished.get(ref.key, ()) if kept.ref.uid == ref.uid), None)
+
+    def knows(self, record: PodRecord) -> bool:
+        """Tell whether the pod of a record is still known."""
+        return self.known.get(record.ref.key) is record
+
+    def on_node(self, name: str) -> list[PodRecord]:
+        """List the known pods that are bound to a node of this name."""
+        return list(self._by_node.get(name, {}).values())
+
+    def upsert(self, fact: PodSeen, now: Moment) -> tuple[PodRecord, list[PodRecord]] | None:
+        """Take in a pod; return its record and those of pods that had its name before. None if the fact is old news.
+
+        The latter are no longer known, and are to be forgotten.
+        """
+        pod, before = fact.pod, self.known.get(fact.pod.ref.key)
+        last = None if before is None else (before.pod.resource_version, before.seen_at)
+        if self._gone.is_old(pod.ref.uid, pod.resource_version, last, fact.asked_at):
+            return None
+        predecessors: list[PodRecord] = []
+        if before is not None and before.ref.uid == pod.ref.uid:
+            record = before
+            self._unlist(record)
+        else:
+            if before is not None:
+                self.detach(before)
+            record = self._kept_aside(pod.ref) or PodRecord(pod, now.at)
+            record.bound = None
+            predecessors = list(self._unfinished.get(pod.ref.key, ()))
+            for each in predecessors:
+                self._gone.remember(each.ref.uid, now)
+            self.known[pod.ref.key] = record
+        if pod.node_name is None:
+            record.bound = None
+        elif record.bound is None or record.pod.node_name != pod.node_name:
+            record.bound = sight(now, pod.bound_at, pod.bound_time_source, fact.absent_at)
+        record.pod, record.seen_at = pod, now.at
+        if pod.node_name is not None:
+            self._by_node.setdefault(pod.node_name, {})[pod.ref.key] = record
+        return record, predecessors
+
+    def _kept_aside(self, ref: PodRef) -> PodRecord | None:
+        """Take the record of a pod that is seen again out of those kept aside."""
+        record = self.find(ref)
+        if record is not None:
+            self._forget_aside(record)
+        return record
+
+    def mark_gone(self, ref: PodRef, now: Moment) -> PodRecord | None:
+        """Note that a pod no longer exists; return its record, None if there is none. It is to be forgotten."""
+        self._gone.remember(ref.uid, now)
+        record = self.find(ref)
+        if record is not None:
+            self.detach(record)
+        return record
+
+    def detach(self, record: PodRecord) -> None:
+        """Know a pod no more, and keep its record aside until it is forgotten."""
+        if self.knows(record):
+            del self.known[record.ref.key]
+            self._unlist(record)
+            self._unfinished.setdefault(record.ref.key, []).append(record)
+
+    def forget(self, record: PodRecord) -> None:
+        """End the record of a pod that is no longer known, unless something of it is unfinished."""
+        unfinished = record.in_flight or record.taking_back or record.condition.take_back_at is not None
+        if not (self.knows(record) or unfinished):
+            self._forget_aside(record)
+
+    def _forget_aside(self, record: PodRecord) -> None:
+        aside = self._unfinished[record.ref.key]
+        aside.remove(record)
+        if not aside:
+            del self._unfinished[record.ref.key]
+
+    def is_gone(self, record: PodRecord) -> bool:
+        """Tell whether a pod is known to be gone for good: its deletion was seen, or its name has another pod."""
+        holder = self.known.get(record.ref.key)
+        return record.ref.uid in self._gone or (holder is not None and holder is not record)
+
+    def absent(self, fact: PodsSwept) -> list[PodRecord]:
+        """List the known pods that a list of pods (one node's, or all bound ones) proves to be gone."""
+        if fact.node_name is None:
+            candidates = [record for record in self.known.values() if record.pod.node_name is not None]
+        else:
+            candidates = self.on_node(fact.node_name)
+        return [
+            record
+            for record in candidates
+            if record.ref.uid not in fact.present and list_is_newer(fact, record.pod.resource_version, record.seen_at)
+        ]
+
+    def _unlist(self, record: PodRecord) -> None:
+        node_name = record.pod.node_name
+        if node_name is None:
+            return
+        siblings = self._by_node[node_name]
+        del siblings[record.ref.key]
+        if not siblings:
+            del self._by_node[node_name]
