@@ -6,9 +6,9 @@ import pytest
 from tests.unit.builders import Stage, epoch, moment, node, pod, taint, tolerates
 from tests.unit.test_core_unready_nodes import POLICY, lost_node, ready
 
+from taint_eviction.core.breaker_table import NotCounted
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.objects import UNREACHABLE, Node
-from taint_eviction.core.uncounted_nodes import NotCounted
 
 
 def uncounted(on: Stage) -> dict[NotCounted, list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker, TaintSurge
-from taint_eviction.core.breaker_table import ZoneRow, counted_nodes, zone_rows
+from taint_eviction.core.breaker_table import NotCounted, ZoneRow, counted_nodes, uncounted_nodes, zone_rows
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.decision import Decision, Evict, Stay
 from taint_eviction.core.eviction_queue import EvictionQueue
@@ -35,7 +35,6 @@ from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction.core.suspension import Suspension
-from taint_eviction.core.uncounted_nodes import NotCounted, uncounted_nodes
 
 
 @dataclass(frozen=True, slots=True)
