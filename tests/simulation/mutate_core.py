@@ -33,6 +33,7 @@ CORE = Path("operator/taint_eviction/core")
 # The tests of a module have its name. This table is for modules that are tested under other names, too.
 FIRST = {
     "attempts": ["tests/unit/test_core_controller*.py"],
+    "breaker_table": ["tests/unit/test_core_breaker_table.py", "tests/unit/test_core_uncounted_nodes.py"],
     "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_adapters_observations.py"],
     "failed_attempts": ["tests/unit/test_core_controller*.py", "tests/property/test_properties_of_effective_taints.py"],
     "gone_objects": ["tests/unit/test_core_cluster.py"],
@@ -45,6 +46,7 @@ FIRST = {
     ],
     "reconciler": ["tests/unit/test_core_controller*.py", "tests/unit/test_core_eviction_queue.py"],
     "status": ["tests/unit/test_adapters_status_document.py", "tests/unit/test_core_controller*.py"],
+    "warnings": ["tests/unit/test_core_eviction_loops.py", "tests/unit/test_core_stray_taints.py"],
 }
 THEN = [
     "tests/unit/test_core_*.py",

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from tests.unit.builders import Stage, moment, node, pod, ref, taint
 
-from taint_eviction.core import eviction_loops
+from taint_eviction.core import warnings
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Done, Effect, EvictionLoop, Failed
-from taint_eviction.core.eviction_loops import EvictionLoops
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.core.objects import ControllerRef
+from taint_eviction.core.warnings import EvictionLoops
 
 AGENTS = ControllerRef("DaemonSet", "agents", "ds-1")
 
@@ -53,7 +53,7 @@ def test_loops_are_counted_until_they_have_ended() -> None:
 
 def test_the_number_of_remembered_pairs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pair whose latest eviction is the oldest is forgotten first."""
-    monkeypatch.setattr(eviction_loops, "_MAX_REMEMBERED", 2)
+    monkeypatch.setattr(warnings, "_MAX_REMEMBERED", 2)
     loops = EvictionLoops()
     for second, uid in enumerate("abaca"):
         loops.evicted(ControllerRef("DaemonSet", uid, uid), "n1", moment(second))
@@ -105,7 +105,7 @@ def test_a_dry_run_reports_no_loop() -> None:
 
 def test_as_many_pairs_are_remembered_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """When a third pair comes, only one pair is forgotten."""
-    monkeypatch.setattr(eviction_loops, "_MAX_REMEMBERED", 2)
+    monkeypatch.setattr(warnings, "_MAX_REMEMBERED", 2)
     loops = EvictionLoops()
     for second, uid in enumerate("abbbcccaaa"):
         loops.evicted(ControllerRef("DaemonSet", uid, uid), "n1", moment(second))

@@ -38,10 +38,10 @@ from taint_eviction.core.effects import (
     StrayTaint,
     TaintRewritten,
 )
-from taint_eviction.core.eviction_loops import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import OUT_OF_SERVICE, PodRef
 from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.core.warnings import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.runtime.ports import Gate
 
 logger = logging.getLogger(__name__)

@@ -25,10 +25,10 @@ from taint_eviction.core.effects import (
     TaintRewritten,
     Work,
 )
-from taint_eviction.core.eviction_loops import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.sentences import tolerated
+from taint_eviction.core.warnings import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.runtime.ports import Gate, Reporter
 
 # Events about all evictions are posted on the state ConfigMap.

@@ -39,9 +39,9 @@ from taint_eviction.core.pods import Deleted, KnownPods
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.status import Status
-from taint_eviction.core.stray_taints import StrayTaints
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
+from taint_eviction.core.warnings import StrayTaints
 
 # If a request sent this long after an accepted deletion still shows the pod without it, the deletion was undone.
 _DELETION_SHOWS_SECONDS = 60.0

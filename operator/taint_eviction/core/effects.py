@@ -75,7 +75,7 @@ class TaintRewritten:
 
 @dataclass(frozen=True, slots=True)
 class StrayTaint:
-    """A taint of the node lifecycle controller stays on a node that reports that it is ready; see ``stray_taints``."""
+    """A taint of the node lifecycle controller stays on a node that reports that it is ready; see ``warnings``."""
 
     node_name: str
     taint: Taint
@@ -147,7 +147,7 @@ class Refused:
 class EvictionLoop:
     """A DaemonSet, ``controller``, recreates its pods on a tainted node, and they are evicted again and again.
 
-    ``ref`` is the pod that was evicted last, because of ``taint``. See ``eviction_loops``.
+    ``ref`` is the pod that was evicted last, because of ``taint``. See ``warnings``.
     """
 
     ref: PodRef

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
 from taint_eviction.core.effects import Cancelled, Effect, Evicted, EvictionLoop, Scheduled
-from taint_eviction.core.eviction_loops import EvictionLoops
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment, Sighting
@@ -30,6 +29,7 @@ from taint_eviction.core.pods import (
 from taint_eviction.core.policy import EvictionPolicy, Handling, by_effective_taint, effective_taints, handling_of
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
+from taint_eviction.core.warnings import EvictionLoops
 
 
 class Reconciler:
