@@ -21,7 +21,7 @@ Invariants: one known pod a key; a pod is listed under exactly the node to which
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -285,16 +285,18 @@ class PodRecord:
 
     def will_mark(self, begun: InFlight) -> None:
         """Note that its condition is about to be written: from here on it may be there, whatever the answer is."""
-        self.state = replace(begun, step=Step.MARKING)
-        self.condition = replace(self.condition, may_be_there=True)
+        self.state = InFlight(begun.work, begun.schedule, begun.tokens, Step.MARKING)
+        before = self.condition
+        self.condition = Condition(True, before.take_back_at, before.tries, before.turn)
 
     def will_delete(self, begun: InFlight) -> None:
         """Note that its deletion is about to be requested: from here on it may be done, whatever the answer is."""
-        self.state, self.deletion_requested = replace(begun, step=Step.ENDING), True
+        self.state = InFlight(begun.work, begun.schedule, begun.tokens, Step.ENDING)
+        self.deletion_requested = True
 
     def outdate_tokens(self, begun: InFlight) -> None:
         """Note that the limits of another policy have not let the eviction in flight through."""
-        self.state = replace(begun, tokens=None)
+        self.state = InFlight(begun.work, begun.schedule, None, begun.step)
 
     # What has failed
 
