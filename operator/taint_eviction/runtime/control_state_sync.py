@@ -253,12 +253,13 @@ class ControlStateSync:
             latch = breaker.latch
             await self._store.write_latch(latch)
             self._note_written()
-            self._kept = replace(self._kept, latch=latch)
+            if self._kept is kept:  # Else a read has shown what somebody else has written meanwhile.
+                self._kept = replace(kept, latch=latch)
         elif (closed := breaker.closed) is not None and kept.latch is not None and breaker.reset_epoch is not None:
             await self._store.close_latch(closed, breaker.reset_epoch)
             self._note_written()
             breaker.closing_written(closed)
-            if self._kept is kept:  # Else a read has shown what somebody else has written meanwhile.
+            if self._kept is kept:
                 self._kept = replace(kept, latch=None)
 
     async def _remove_ended(self) -> None:
