@@ -368,9 +368,9 @@ async def test_a_bug_in_the_watch_or_in_what_it_tells_ends_it_visibly() -> None:
 
 @virtually
 async def test_few_watches_start_at_a_time() -> None:
-    """Starting is dear: with two turns, ten watches that need a second each to come up take five."""
+    """Starting is dear: with two turns, ten watches that need an eighth of a second each take five eighths."""
     it = Body()
-    it.watcher.up_after = 1.0
+    it.watcher.up_after = 0.125
     doors = it.doors(starts_at_once=2)
     watches = [SupervisedWatch(PodsScope(f"n{number}"), doors) for number in range(10)]
     async with asyncio.TaskGroup() as group:
@@ -378,21 +378,21 @@ async def test_few_watches_start_at_a_time() -> None:
         await until(20)
         for task in tasks:
             task.cancel()
-    assert sorted(starts(it)) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert sorted(starts(it)) == [0, 0, 0.125, 0.125, 0.25, 0.25, 0.375, 0.375, 0.5, 0.5]
 
 
 @virtually
 async def test_watches_that_never_come_up_give_up_their_turn() -> None:
-    """Two that hang hold up the third by no more than a few seconds."""
+    """Two that hang hold up the third by no more than a moment."""
     it = Body()
     it.watcher.up_after = None
     doors = it.doors(starts_at_once=2)
     third = SupervisedWatch(PodsScope("n3"), doors)
     hanging = [asyncio.create_task(SupervisedWatch(PodsScope(name), doors).run()) for name in ("n1", "n2")]
-    await until(1)
+    await until(0.1)
     it.watcher.up_after = 0.0
     async with running(third.run()):
-        await until(7)
+        await until(0.25)
         assert third.watching.is_set()
     for task in hanging:
         task.cancel()

@@ -109,6 +109,7 @@ class SimulatedWatcher:
         """
         of_nodes = isinstance(scope, NodesScope)
         streams, call = (self._nodes, CallKind.WATCH_NODES) if of_nodes else (self._pods, CallKind.WATCH_PODS)
+        node_name = "" if isinstance(scope, NodesScope) else scope.node_name or ""
         selection = Selection(RESOURCES["nodes"]) if isinstance(scope, NodesScope) else bound_to(scope.node_name)
         stream = _OpenStream(self._world.cluster, selection, listener, streams, self._calls.saw)
         store = self._world.cluster.store
@@ -128,7 +129,7 @@ class SimulatedWatcher:
         try:
             if virtual_now() < streams.broken_until:
                 raise CallFailed("the connection was refused")
-            await stream.run(await self._calls.call(call, "", open_stream))
+            await stream.run(await self._calls.call(call, node_name, open_stream))
         except CallFailed as failure:
             raise WatchEnded(str(failure)) from failure
         finally:
