@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import orjson
-from tests.unit.builders import pod
+from tests.unit.builders import node, pod, taint
 
 from taint_eviction.adapters.journal import Journal
-from taint_eviction.core.facts import PodSeen, PodsSwept
+from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Toleration
 
@@ -35,6 +35,19 @@ def test_a_pod_that_a_newer_list_lacks_is_gone_though_it_was_seen_after_the_requ
     journal.observed(PodsSwept("n1", frozenset(), 0.9, 8), Moment(1.1, 1.1))
     journal.close()
     assert told(tmp_path / "journal") == ["journal", "pod", "pod", "pod gone"]
+
+
+def test_what_comes_late_is_not_recorded(tmp_path: Path) -> None:
+    """A watch that lags brings an older node than a live read, and a pod that is gone; the core takes neither."""
+    journal = Journal(tmp_path / "journal")
+    journal.observed(NodeSeen(node(taint(), version=8)), Moment(1.0, 1.0))
+    journal.observed(NodeSeen(node(version=10), asked_at=2.0), Moment(2.1, 2.1))
+    journal.observed(NodeSeen(node(taint(), version=9)), Moment(3.0, 3.0))
+    journal.observed(PodSeen(pod(version=5)), Moment(4.0, 4.0))
+    journal.observed(PodGone(pod().ref), Moment(5.0, 5.0))
+    journal.observed(PodSeen(pod(version=5)), Moment(6.0, 6.0))
+    journal.close()
+    assert told(tmp_path / "journal") == ["journal", "node", "node", "pod", "pod gone"]
 
 
 def test_of_very_long_lists_of_tolerations_the_first_are_recorded(tmp_path: Path) -> None:

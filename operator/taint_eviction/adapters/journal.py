@@ -40,7 +40,7 @@ from taint_eviction.core.facts import (
     PodsReleased,
     PodsSwept,
 )
-from taint_eviction.core.gone_objects import list_is_newer
+from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
 from taint_eviction.core.instants import Moment
 from taint_eviction.settings import Settings
 
@@ -79,6 +79,8 @@ class Journal:
         self._anchor = -math.inf
         # By UID.
         self._known: dict[str, _Known] = {}
+        # What ended: the core takes no late fact about it either.
+        self._ended = GoneObjects()
         # By scope, None for the breaker: the line about the pause or the open breaker that is in force.
         self._held: dict[PauseScope | None, dict[str, Any]] = {}
         # Further first lines of a file that continues another one.
@@ -91,9 +93,9 @@ class Journal:
         now = self._steadied(now)
         match fact:
             case NodeSeen():
-                self._seen(fact.node.uid, node_line(fact.node), fact.node.resource_version, now)
+                self._seen(fact.node.uid, node_line(fact.node), fact.node.resource_version, fact.asked_at, now)
             case PodSeen():
-                self._seen(fact.pod.ref.uid, pod_line(fact.pod), fact.pod.resource_version, now)
+                self._seen(fact.pod.ref.uid, pod_line(fact.pod), fact.pod.resource_version, fact.asked_at, now)
             case NodesHeard():
                 pass  # It is about no object.
             case NodeGone():
@@ -138,8 +140,10 @@ class Journal:
 
     # Objects
 
-    def _seen(self, uid: str, line: dict[str, Any], version: int | None, now: Moment) -> None:
+    def _seen(self, uid: str, line: dict[str, Any], version: int | None, asked_at: float | None, now: Moment) -> None:
         before = self._known.get(uid)
+        if self._ended.is_old(uid, version, None if before is None else (before.version, before.seen_at), asked_at):
+            return
         self._known[uid] = _Known(line, now.at, version)
         if before is None or before.line != line:
             self._write(line, now)
@@ -151,6 +155,7 @@ class Journal:
 
     def _gone(self, uid: str, now: Moment) -> None:
         known = self._known.pop(uid, None)
+        self._ended.remember(uid, now)
         if known is not None:
             named: dict[str, Any] = {key: known.line[key] for key in ("node", "pod", "uid") if key in known.line}
             self._write({"what": f"{known.line['what']} gone", **named}, now)
