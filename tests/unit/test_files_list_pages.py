@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.runtime_fakes import until, virtually
 
-from taint_eviction.files.list_pages import EndlessList, ListPages
+from taint_eviction.files.list_pages import EndlessList, ListPages, PageSize
 
 
 @virtually
@@ -63,3 +63,29 @@ async def test_a_token_longer_than_any_object_has_is_an_error() -> None:
     """It would be part of the next request."""
     with pytest.raises(EndlessList, match="2000 characters"):
         ListPages().following("x" * 2000)
+
+
+def test_a_page_that_breaks_off_after_one_object_cannot_have_fewer() -> None:
+    """Its list has failed."""
+    size = PageSize(500, 500)
+    assert not size.broke_off(1)
+    assert size.query == {"limit": 500}
+
+
+def test_pages_grow_again_after_one_that_broke_off() -> None:
+    """A connection that is cut after three of 5,000 nodes must not cost 5,000 requests."""
+    size, limits = PageSize(500, 500), []
+    assert size.broke_off(3)
+    for _ in range(80):
+        limits.append(size.query["limit"])
+        size.arrived()
+    assert limits == [each for each in (1, 2, 4, 8, 16, 32, 64, 128, 256, 500) for _ in range(8)]
+
+
+def test_a_list_without_pages_stays_without_until_it_breaks_off() -> None:
+    """The API server has an index of the pods of a node, which it uses for whole lists only."""
+    size = PageSize(None, 500)
+    size.arrived()
+    assert size.query == {}
+    assert size.broke_off(400)
+    assert size.query == {"limit": 200}

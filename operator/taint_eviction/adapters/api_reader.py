@@ -23,7 +23,7 @@ from taint_eviction.adapters.kubernetes_objects import (
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
-from taint_eviction.files.list_pages import EndlessList, ListPages
+from taint_eviction.files.list_pages import EndlessList, ListPages, PageSize
 from taint_eviction.runtime.ports import CallFailed, Page
 
 _PAGE = 500
@@ -62,7 +62,8 @@ class ApiReader:
 
         The pods of one node are listed in one answer: the API server has an index by node, but versions before 1.34
         serve a limited list from etcd and read all pods for it. Only an answer of which some pods arrived and not all
-        (it has too many bytes, or lasts longer than any request may) is asked for again in pages, of half as many pods.
+        (it has too many bytes, or lasts longer than any request may) is asked for again in pages, at first of half as
+        many pods.
         """
         limit = _PAGE if node_name is None else None
         async for page in self._list("pods", self._look_and_read, _bound_to(node_name), limit):
@@ -107,26 +108,25 @@ class ApiReader:
         """Yield the pages of a list. What was yielded stays valid when the list begins anew: it then only names more
         objects than exist.
         """
-        attempt, token, pages = 1, "", ListPages()
+        attempt, token, pages, size = 1, "", ListPages(), PageSize(limit, _PAGE)
         while True:
-            limited: Query = {} if limit is None else {"limit": limit}
             following: Query = {"continue": token} if token else {}
             page: _PageRead[ObjectT] = _PageRead(self._malformed, read)
             try:
                 answer = await self._calls.make(
-                    ApiRequest("list", resource, query={**query, **limited, **following}), take=page.take
+                    ApiRequest("list", resource, query={**query, **size.query, **following}), take=page.take
                 )
             except CallFailed:
                 # With half as many objects it gets on, however large they are and however slowly they come.
-                if page.items <= 1:
+                if not size.broke_off(page.items):
                     raise
-                limit = page.items // 2
                 continue
             if token and answer.outcome is Outcome.EXPIRED and attempt < _ATTEMPTS:
                 attempt, token = attempt + 1, ""
                 pages.begin_again()
                 continue
             found, following_token = page.finished(answer.need(Outcome.DONE).body, resource)
+            size.arrived()
             yield found
             try:
                 token = pages.following(following_token)

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.core.text import JsonObject
-from taint_eviction.files.list_pages import EndlessList, ListPages
+from taint_eviction.files.list_pages import EndlessList, ListPages, PageSize
 from taint_eviction.runtime.ports import CallFailed
 
 _PAGE = 500
@@ -29,17 +29,16 @@ async def list_items(
     Fails if that happens too often, or the list does not end. A page of which only some items arrived is asked for
     again with half as many.
     """
-    attempt, token, limit, pages = 1, "", page, ListPages()
+    attempt, token, pages, size = 1, "", ListPages(), PageSize(page, page)
     while True:
         following: dict[str, str | int] = {"continue": token} if token else {}
         items = _ItemsRead(read)
         try:
-            request = replace(call, query={**(call.query or {}), "limit": limit, **following})
+            request = replace(call, query={**(call.query or {}), **size.query, **following})
             answer = await calls.make(request, take=items.take)
         except CallFailed:
-            if items.taken <= 1:
+            if not size.broke_off(items.taken):
                 raise
-            limit = items.taken // 2
             continue
         if token and answer.outcome is Outcome.EXPIRED and attempt < _ATTEMPTS:
             attempt, token = attempt + 1, ""
@@ -48,6 +47,7 @@ async def list_items(
         body = answer.need(Outcome.DONE).body
         if not isinstance(body, dict) or not isinstance(body.get("items"), list | None):
             raise CallFailed(f"the API server's answer is no list of {call.resource}")
+        size.arrived()
         for item in items.read:
             yield item
         metadata = body.get("metadata")

@@ -10,6 +10,9 @@ _MOST_SECONDS = 1800.0
 # Real ones have less than 600: they contain the name of an object.
 _MOST_CHARACTERS = 1024
 
+# After so many whole pages, the next ones have twice as many objects.
+_WHOLE_PAGES = 8
+
 
 class EndlessList(ValueError):
     """A list that does not end; the message says how that is known."""
@@ -41,3 +44,34 @@ class ListPages:
     def begin_again(self) -> None:
         """Note that the list begins anew, since its token has expired. Its time does not."""
         self._tokens.clear()
+
+
+class PageSize:
+    """How many objects a page of one list has at most. ``limit`` None: the API server need not divide it.
+
+    A page that breaks off is asked for again with half as many as had arrived: it is too long, or comes too slowly. Or
+    the connection was cut by chance, perhaps after two of thousands; so pages grow again, up to ``most``.
+    """
+
+    def __init__(self, limit: int | None, most: int) -> None:
+        self._limit = limit
+        self._most = most
+        self._whole = 0
+
+    @property
+    def query(self) -> dict[str, int]:
+        """The parameter of the request that says so."""
+        return {} if self._limit is None else {"limit": self._limit}
+
+    def broke_off(self, arrived: int) -> bool:
+        """Note that a page broke off after so many objects; return whether it can have fewer."""
+        if arrived <= 1:
+            return False
+        self._limit, self._whole = arrived // 2, 0
+        return True
+
+    def arrived(self) -> None:
+        """Note that a page arrived as a whole."""
+        self._whole += 1
+        if self._limit is not None and self._whole % _WHOLE_PAGES == 0:
+            self._limit = min(2 * self._limit, self._most)
