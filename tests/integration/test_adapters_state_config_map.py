@@ -90,7 +90,7 @@ async def test_the_config_map_implements_the_store_of_the_control_state(at: Clie
     assert writes(at) == []
 
 
-@pytest.mark.parametrize("fields", [{}, {"data": None}, {"data": {"pause": "false"}}])
+@pytest.mark.parametrize("fields", [{}, {"data": None}, {"data": {}}])
 async def test_a_config_map_without_orders_is_read_as_an_empty_control_state(
     at: ClientStage, fields: dict[str, Any]
 ) -> None:
@@ -407,6 +407,14 @@ async def test_keeping_adds_to_what_somebody_has_created(at: ClientStage) -> Non
         PAUSE, {"n1": Pause()}, {}, reset_epoch=EPOCH + 60, no_adoption=Pause()
     )
     assert data(at).keys() == {"pause", "pause-node.n1", "breaker", "no-adoption", "later", "format"}
+
+
+async def test_keeping_pauses_nothing_that_somebody_has_set_to_false(at: ClientStage) -> None:
+    """Whoever creates the ConfigMap anew may end a pause in it."""
+    put(at, data={"pause": "false"})
+    await state(at).keep(FULL)
+    assert data(at)["pause"] == "false"
+    assert "pause-node.n1" in data(at)
 
 
 async def test_a_config_map_that_was_created_again_is_read_as_such_until_a_leader_takes_it_over(

@@ -16,7 +16,7 @@ from fake_apiserver import Fault, LoggedRequest, WallClock
 from taint_eviction.adapters.control_state_data import latch_text, read_control_state, reset_text
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli import cli
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
@@ -259,7 +259,8 @@ async def test_resume_all_ends_every_pause(at: ClientStage, tmp_path: Path) -> N
         "evictions are no longer paused for node n1",
     ]
     assert "the key pause is malformed" in result.stderr
-    assert control_state(at) == ControlState(reset_epoch=EPOCH)
+    shop = PauseScope("namespace", "shop")
+    assert control_state(at) == ControlState(reset_epoch=EPOCH, resumed=frozenset({shop}))
 
 
 @pytest.mark.parametrize("command", [("resume", "--yes"), ("breaker", "reset", "--yes")])

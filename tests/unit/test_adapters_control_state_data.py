@@ -35,14 +35,16 @@ def test_an_empty_config_map_pauses_nothing(data: dict[str, object]) -> None:
 
 
 def test_pauses_are_read_by_their_scope() -> None:
-    """All evictions, each node and each namespace have a key of their own; the value false is no pause."""
+    """All evictions, each node and each namespace have a key of their own; the value false ends a pause."""
     assert control_state(
         pause="true",
         pause_node__n1="true\n",
         pause_node__a__b="{}",
         pause_namespace__shop="true",
         pause_node__n2="false",
-    ) == ControlState(Pause(), {"n1": Pause(), "a.b": Pause()}, {"shop": Pause()})
+    ) == ControlState(
+        Pause(), {"n1": Pause(), "a.b": Pause()}, {"shop": Pause()}, resumed=frozenset({PauseScope("node", "n2")})
+    )
 
 
 def test_a_pause_may_say_since_and_until_when_by_whom_and_why() -> None:

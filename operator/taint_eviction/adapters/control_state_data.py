@@ -15,6 +15,7 @@ than ``MAX_KEYS`` keys, is not read at all and holds everything.
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -72,6 +73,7 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
         held = Pause(reason=f"the ConfigMap {why}")
         return ControlState(held, no_adoption=held), [f"it {why}: nothing is evicted, and nothing is adopted"]
     pauses: dict[PauseScope, Pause] = {}
+    resumed: set[PauseScope] = set()
     breaker: tuple[Latch | None, float | None] = None, None
     adoption = _adoption(config_map)
     complaints: list[str] = list(adoption.complaints)
@@ -87,6 +89,8 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
                 breaker = _breaker(_decoded(value))
             elif (pause := _pause(_decoded(value))) is not None:
                 pauses[scope] = pause
+            else:
+                resumed.add(scope)
         except Unreadable as error:
             malformed = _malformed(key, value, error)
             complaints.append(f"{malformed}; it holds evictions")
@@ -99,7 +103,7 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
     )
     whole = pauses.get(EVERYTHING)
     state = ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopter)
-    return state, complaints
+    return replace(state, resumed=frozenset(resumed)), complaints
 
 
 def unusable(config_map: Mapping[str, Any]) -> str | None:

@@ -93,8 +93,9 @@ class ControlState:
     is open, None: the cluster has no record that it is. ``reset_epoch``: when a person last closed it, None: never.
     ``no_adoption``: no countdown may be adopted, regardless of the flags; ``no_adoption_confirmed_by``: the Lease
     holder that has confirmed this, "" while none has. ``recreated``: somebody replaced the object in the cluster, or
-    deleted it and created another one, and no leader has taken that over yet. ``adopter``: who takes countdowns over,
-    or did last, "" for nobody; whoever leads without doing so gives everything back.
+    deleted it and created another one, and no leader has taken that over yet. ``resumed``: what the object says not to
+    be paused, in so many words. ``adopter``: who takes countdowns over, or did last, "" for nobody; whoever leads
+    without doing so gives everything back.
     """
 
     cluster: Pause | None = None
@@ -106,6 +107,7 @@ class ControlState:
     no_adoption_confirmed_by: str = ""
     adopter: str = ""
     recreated: bool = False
+    resumed: frozenset[PauseScope] = frozenset()
 
     def pauses(self) -> dict[PauseScope, Pause]:
         """Return all pauses, the widest scope first."""
@@ -134,8 +136,8 @@ class ControlState:
 
     def with_lost(self, lost: "ControlState") -> "ControlState":
         """Return this state together with one whose object was deleted; where both say something, this one counts."""
-        adopter = self.adopter or lost.adopter
-        merged = replace(self.with_pauses({**lost.pauses(), **self.pauses()}), recreated=False, adopter=adopter)
+        adopter, pauses = self.adopter or lost.adopter, {**lost.without(self.resumed).pauses(), **self.pauses()}
+        merged = replace(self.with_pauses(pauses), recreated=False, adopter=adopter)
         if self.breaker_epoch is None:
             merged = replace(merged, latch=lost.latch, reset_epoch=lost.reset_epoch)
         if self.no_adoption is None:

@@ -65,11 +65,11 @@ class SimulatedControlState:
 
     def scribble(self, key: str, value: str) -> None:
         """Write one key by hand, as text; the new value decides what is held back."""
-        before, written = self.control_state or ControlState(), self._read({"data": {key: value}})
+        written = self._read({"data": {key: value}})
+        before = (self.control_state or ControlState()).without(written.resumed)
         nodes, namespaces = {**before.nodes, **written.nodes}, {**before.namespaces, **written.namespaces}
-        self.control_state = replace(
-            before, cluster=written.cluster or before.cluster, nodes=nodes, namespaces=namespaces
-        )
+        cluster, resumed = written.cluster or before.cluster, before.resumed | written.resumed
+        self.control_state = replace(before, cluster=cluster, nodes=nodes, namespaces=namespaces, resumed=resumed)
         if written.latch is not None:
             self._open(written.latch, "a human")
         elif written.reset_epoch is not None:
