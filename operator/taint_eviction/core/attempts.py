@@ -219,8 +219,8 @@ class Attempts:
         if state.work is not work:
             raise ValueError(f"{work.ref} ({work.ref.uid}) is settled but not in flight")
         record.undecide()
-        blocked = isinstance(outcome, Failed) and outcome.block is not None
-        self._queue.end(state.tokens or (), ended_pod=not (blocked or isinstance(outcome, PodIsGone)))
+        refused = isinstance(outcome, Failed) and outcome.refuses
+        self._queue.end(state.tokens or (), ended_pod=not (refused or isinstance(outcome, PodIsGone)))
         return record
 
     def _done(self, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
