@@ -111,6 +111,16 @@ async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None
             await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
 
 
+async def test_a_stream_that_is_never_answered_ends_the_watch_as_soon_as_it_was_silent_for_so_long() -> None:
+    """The silence counts from the last sign of life, here the list, and not from when somebody looked."""
+    async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:
+        server.faults.add(verb="watch", resource="nodes", hang=True)
+        began_at = asyncio.get_running_loop().time()
+        with pytest.raises(WatchEnded, match=r"^nothing was received for 2 s$"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
+        assert asyncio.get_running_loop().time() - began_at < 2 * IMPATIENT.silence_seconds
+
+
 async def test_a_stream_that_is_always_refused_with_429_ends_the_watch_by_silence() -> None:
     """Kopf lists again each time, but a list without a stream does not count as received data."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:

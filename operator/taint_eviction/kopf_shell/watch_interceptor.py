@@ -28,7 +28,7 @@ class WatchInterceptor:
 
     ``failure``: what the API server refused last, or how the network failed; None after the next successful request.
     ``bug``: fails with an exception of the listener, which is a bug of this program and ends the watch; and with
-    ``WatchEnded`` for a list that does not end. ``alive``: set with every sign of life; the watcher resets it.
+    ``WatchEnded`` for a list that does not end. ``alive_at``: the latest sign of life, by the loop's clock.
     ``discovered``: set when Kopf has finished discovery and asks for objects. ``on_accepted``: called for each request
     that the API server accepts.
 
@@ -40,8 +40,9 @@ class WatchInterceptor:
         self, listener: WatchListener, watch_filter: WatchFilter, discovery: Discovery, since: int | None = None
     ) -> None:
         self.failure: str | None = None
-        self.bug: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.alive = False
+        self._loop = asyncio.get_running_loop()
+        self.bug: asyncio.Future[None] = self._loop.create_future()
+        self.alive_at = self._loop.time()
         self.discovered = asyncio.Event()
         self.on_accepted: Callable[[], None] = _nothing
         self._listener = listener
@@ -127,7 +128,8 @@ class WatchInterceptor:
         self.on_accepted()
         # A list is a sign of life, but not if it follows another list without a stream in between: while the API server
         # refuses only streams with 429, Kopf lists again and again.
-        self.alive = self.alive or purpose is Purpose.WATCH or not self._listed
+        if purpose is Purpose.WATCH or not self._listed:
+            self.alive_at = self._loop.time()
         match purpose:
             case Purpose.DISCOVER:
                 response.rewrite = lambda _status, found: self._discovery.keep(request.url.path, response, found)
@@ -170,7 +172,7 @@ class WatchInterceptor:
     def _filter(self, lines: Iterable[bytes]) -> Iterable[bytes]:
         """Take the lines that the stream brought, and return those that Kopf may see."""
         lines = list(lines)
-        self.alive = True
+        self.alive_at = self._loop.time()
         self._report(self._listener.on_heard)
         for line in lines:
             if line.startswith(_ERROR_EVENT):

@@ -106,16 +106,15 @@ class KopfWatcher:
 
     async def _until_the_end(self, tasks: Tasks, interceptor: WatchInterceptor) -> str:
         """Wait until a task ends, or until the watch has been silent for too long; return the reason in one line."""
+        loop, silence_seconds = asyncio.get_running_loop(), self._tuning.silence_seconds
         while True:
-            interceptor.alive = False
-            done, _ = await asyncio.wait(
-                {*tasks, interceptor.bug}, timeout=self._tuning.silence_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            left = max(0.0, interceptor.alive_at + silence_seconds - loop.time())
+            done, _ = await asyncio.wait({*tasks, interceptor.bug}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 failure = first_failure(done)
                 return interceptor.failure or (error_line(failure) if failure is not None else "Kopf ended by itself")
-            if not interceptor.alive:
-                silence = f"nothing was received for {self._tuning.silence_seconds:g} s"
+            if loop.time() >= interceptor.alive_at + silence_seconds:
+                silence = f"nothing was received for {silence_seconds:g} s"
                 return f"{silence}; last: {interceptor.failure}" if interceptor.failure is not None else silence
 
 
