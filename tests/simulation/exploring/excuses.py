@@ -50,8 +50,8 @@ class Disturbances:
     """The faults of one scenario.
 
     ``steady``: nothing takes the Lease from a leader that runs. ``watched``: no watch of nodes has a gap while its
-    process runs. ``behind_seconds``: how far a watch of nodes lags at most. ``late_seconds``: how long a request
-    travels at most.
+    process runs. ``behind_seconds``, ``pods_behind_seconds``: how far a watch of nodes, or of pods, lags at most.
+    ``late_seconds``: how long a request travels at most.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -61,9 +61,12 @@ class Disturbances:
         self._slowest = sum(_slow_seconds(action, calls) for action in actions for calls in (_LEASE, _CONTROL_STATE))
         self.steady = not any(_shakes_the_lease(action, self._settings.call_timeout_seconds) for action in actions)
         self.watched = not any(_cuts_off_nodes(action) for action in actions)
-        lags = [action.by_seconds for action in actions if isinstance(action, do.LagWatches) and action.watches.nodes]
-        freezes = [action.for_seconds for action in actions if isinstance(action, do.Freeze)]
-        self.behind_seconds = max(lags, default=0.0) + max(freezes, default=0.0)
+        lags = [action for action in actions if isinstance(action, do.LagWatches)]
+        frozen_seconds = max((action.for_seconds for action in actions if isinstance(action, do.Freeze)), default=0.0)
+        of_nodes = (lag.by_seconds for lag in lags if lag.watches.nodes)
+        self.behind_seconds = frozen_seconds + max(of_nodes, default=0.0)
+        of_pods = (lag.by_seconds for lag in lags if lag.watches.pods)
+        self.pods_behind_seconds = frozen_seconds + max(of_pods, default=0.0)
         calls = [action.fault.delay_seconds for action in actions if isinstance(action, do.DisturbCalls)]
         half_open = [action.late_seconds or 0.0 for action in actions if isinstance(action, do.Partition)]
         self.late_seconds = max([*calls, *half_open], default=0.0)

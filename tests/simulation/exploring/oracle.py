@@ -23,6 +23,7 @@ from tests.simulation.exploring.suspending import SuspensionJudge
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
 from tests.simulation.exploring.trying import TryingJudge
 
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.policy import PolicyRule
 from taint_eviction.runtime.leadership import LeaseRecord
@@ -30,6 +31,7 @@ from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.recorder import RecordedChange
+from taint_eviction_lab.simulation.virtual_clock import server_time
 
 _POD_WRITES = (CallKind.MARK, CallKind.UNMARK, *ENDS)
 _LEADERS_WRITES = (*_POD_WRITES, *CHANGES, CallKind.WRITE_CONTROL_STATE)
@@ -168,8 +170,10 @@ class ExplorationOracle:
         for body in shown(trace):
             metadata = body["metadata"]
             state = self.truth.versions.get(metadata["resourceVersion"])
-            if trace.phase is Phase.SAW and isinstance(state, NodeState):
-                seen.watched[metadata["name"]] = state
+            if isinstance(state, NodeState):
+                seen.found.setdefault(metadata["uid"], state)
+                if trace.phase is Phase.SAW:
+                    seen.watched[metadata["name"]] = state
             if metadata.get("deletionTimestamp"):
                 seen.terminating.add(metadata["uid"])
 
@@ -245,11 +249,21 @@ class ExplorationOracle:
             self._break("not due", trace, f"by {since} due {when}")
 
     def _as_it_may_seem(self, seen: Seen, node: str, read: Read) -> list[NodeState]:
-        """Return how a node may seem to a process that has waited in vain for its watch to reach a read's version.
+        """Return how a node may seem to a process that cannot know better.
 
-        Then the process cannot know whether a taint without a date was removed and set again: the only excuse.
+        A process that found a taint believes its date, though the clock behind it is wrong. One that has waited in vain
+        for its watch to reach a read's version cannot know whether a taint without a date was removed and set again.
         """
         watched, state = seen.watched.get(node), read.state
+        if isinstance(state, NodeState) and (found := seen.found.get(state.uid)) is not None:
+            dated = {
+                taint: min(at, parsed - server_time(0.0))
+                for taint, at in state.taints.items()
+                if taint in found.taints and (parsed := parse_rfc3339(taint[2])) is not None
+            }
+            state = replace(state, taints=state.taints | dated)
+            if state != read.state:
+                return [state]
         heard = (heard_at for _, heard_at in seen.reads.get(node, ()))
         waited = any(read.so_at - _LONG_AGO_SECONDS < heard_at < read.so_at - _IN_VAIN_SECONDS for heard_at in heard)
         if not waited or watched is None or not isinstance(state, NodeState) or watched.uid != state.uid:

@@ -52,8 +52,8 @@ class Read:
 class Seen:
     """What one process has seen of nodes, by name, and of pods, by UID.
 
-    ``watched``: each node as its watch delivered it last. ``reads``: when each live read of a node was sent, and when
-    its answer arrived. ``led``: the process has led before.
+    ``watched``: each node as its watch delivered it last. ``found``: each node, by UID, as it was seen first.
+    ``reads``: when each live read of a node was sent, and when its answer arrived. ``led``: the process has led before.
     """
 
     born_at: float
@@ -61,6 +61,7 @@ class Seen:
     nodes: dict[str, Read] = field(default_factory=dict)
     pods: dict[str, Read] = field(default_factory=dict)
     watched: dict[str, NodeState] = field(default_factory=dict)
+    found: dict[str, NodeState] = field(default_factory=dict)
     terminating: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     led: bool = False

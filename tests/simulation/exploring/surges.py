@@ -76,6 +76,7 @@ class SurgeJudge:
         self._policy = policy
         self._watched = disturbances is not None and disturbances.watched
         self._behind_seconds = 0.0 if disturbances is None else disturbances.behind_seconds
+        self._pods_behind_seconds = 0.0 if disturbances is None else disturbances.pods_behind_seconds
         self._truth = truth
         self._acts_since = acts_since
         self._breach = breach
@@ -238,10 +239,10 @@ class SurgeJudge:
             self._breach("in an outage", trace, f"{count} of {len(seen.nodes)} nodes were lost with {pod.node}")
 
     def _has_had_who_goes(self, seen: _Seen, name: str, node: NodeState) -> bool:
-        """Return whether the node has a pod from before its taint that must be evicted."""
-        began_at, found = min(node.taints.values()), seen.found[name]
+        """Return whether the node has a pod from before its taint that must be evicted, and a late watch has shown."""
+        before_at, found = min(node.taints.values()) - self._pods_behind_seconds, seen.found[name]
         return any(
-            pod.node == name and max(pod.since, pod.edited_at) < began_at and due_at(node, pod) < NEVER
+            pod.node == name and max(pod.since, pod.edited_at) < before_at and due_at(node, pod) < NEVER
             for _, pod in self._truth.living()
             if _counts(found, node, pod)
         )
