@@ -92,18 +92,16 @@ class Attempts:
     def _begin_evictions(
         self, now: Moment, max_works: int, *, retry: bool = False, only_exempt: bool = False
     ) -> list[Work]:
-        begun: list[Work] = []
-        while len(begun) < max_works and (next_one := self._take(now, retry, only_exempt)) is not None:
-            begun.append(self._begin_eviction(*next_one, now))
-        return begun
-
-    def _take(self, now: Moment, retry: bool, only_exempt: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
-        """Take the next eviction, of first tries or of retries, with its tokens; None if none may begin.
+        """Begin first tries, or retries.
         None may begin before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
         """
-        if self._stopped(exempt=True) or (self._breaker.has_news and not self._stopped()):
-            return None
-        return self._queue.take(now.at, retry, only_exempt or self._stopped())
+        begun: list[Work] = []
+        stopped = self._stopped()
+        if self._stopped(exempt=True) or (self._breaker.has_news and not stopped):
+            return begun
+        while len(begun) < max_works and (taken := self._queue.take(now.at, retry, only_exempt or stopped)) is not None:
+            begun.append(self._begin_eviction(*taken, now))
+        return begun
 
     def _stopped(self, exempt: bool = False) -> bool:
         return self._suspension.of_cluster(exempt) is not None
