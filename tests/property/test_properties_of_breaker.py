@@ -116,12 +116,16 @@ class BreakerMachine(RuleBasedStateMachine):
         elif any(self.shows_evicting(one, each) for each in one.pods.values()):
             one.evicts = True
 
-    @staticmethod
-    def shows_evicting(one: TrueNode, each: Pod) -> bool:
+    def shows_evicting(self, one: TrueNode, each: Pod) -> bool:
         """Return whether a pod shows that its node's taint evicts. A taint that this process found shows nothing:
         nobody knows since when the node has it.
         """
-        return each.tolerations[0].toleration_seconds is not None and not one.found
+        return each.tolerations[0].toleration_seconds is not None and not one.found and self.was_there(one, each)
+
+    @staticmethod
+    def was_there(one: TrueNode, each: Pod) -> bool:
+        """Return whether a pod may have been on its node before the taint: dates are cut off to whole seconds."""
+        return (each.bound_at or 0.0) + 1 - EPOCH <= one.since + 1
 
     @rule(name=NODES)
     def list_pods(self, name: str) -> None:
@@ -206,7 +210,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def is_due(self, one: TrueNode, each: Pod) -> bool:
         """Return whether a pod is due and was on its node before the taint."""
-        return self.fires_at(one, each) <= self.stage.now and (each.bound_at or 0.0) + 1 - EPOCH <= one.since
+        return self.fires_at(one, each) <= self.stage.now and self.was_there(one, each)
 
     def free(self) -> list[tuple[TrueNode, Pod]]:
         """Return the pods on nodes that are not paused, each with its node."""

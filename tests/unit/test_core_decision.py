@@ -357,3 +357,23 @@ def test_instants_and_epochs_are_converted_both_ways() -> None:
     now = moment(50.0)
     assert now.instant_of(epoch(20.0)) == 20.0
     assert now.epoch_of(20.0) == epoch(20.0)
+
+
+@pytest.mark.parametrize(
+    ("bound", "tainted", "later"),
+    [
+        ((60.0, 59.0), (10.0, 9.0), True),
+        ((60.0, 59.0), (10.0, None), True),
+        ((11.0, 10.0), (10.0, 9.0), False),
+        ((60.0, None), (10.0, 9.0), False),
+        ((60.0, 5.0), (10.0, 9.0), False),
+    ],
+    ids=["later", "the taint has no date", "within a second", "the pod has no date", "only seen later"],
+)
+def test_a_pod_came_later_than_a_taint_only_where_that_is_sure(
+    bound: tuple[float, float | None], tainted: tuple[float, float | None], later: bool
+) -> None:
+    """Each has its start and its object's date. Such a pod does not count for the circuit breaker."""
+    one, other = (Sighting(at, TimeSource.FIRST_SIGHT, date) for at, date in (bound, tainted))
+    verdict = decide(pod(), one, [SeenTaint(taint(), other)], DecisionPolicy()).verdicts[0]
+    assert verdict.came_later is later

@@ -1,8 +1,8 @@
 """The circuit breaker: if many nodes are tainted at once, or many pods are due, evictions stop until it is reset.
 
-A node counts if a new taint (by the taint's own time, not by when this process saw it) evicts a pod from it. The
-breaker remembers which taints did, so that a node still counts after its pods are gone. A taint that was removed, or
-that was there before the last reset, does not count.
+A node counts if a new taint (by the taint's own time, not by when this process saw it) evicts a pod from it that was
+there before the taint: anybody may create others. The breaker remembers which taints did, so that a node still counts
+after its pods are gone. A taint that was removed, or that was there before the last reset, does not count.
 
 Nodes that the node lifecycle controller taints are counted by their conditions (``unready_nodes``), and only once an
 eviction because of the taint is due: until then the nodes may become ready again. The taint itself counts only where

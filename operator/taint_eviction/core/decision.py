@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
-from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource
+from taint_eviction.core.instants import FAR_FUTURE_SECONDS, TRUNCATION_SECONDS, Sighting, TimeSource
 from taint_eviction.core.matching import matching
 from taint_eviction.core.objects import (
     MARK_SECONDS,
@@ -73,7 +73,7 @@ class TaintVerdict:
     None for never. ``by_default``: the pod has no such toleration; the policy adds it to pods that lack one.
     ``left_to_kubelet``: it would expire, but the kubelet shuts the node down and ends the pod. ``held_seconds``: how
     much longer the pod's owner holds it (taint-eviction/hold), infinite: indefinitely. ``came_later``: the pod was
-    bound to the node after the taint began.
+    surely bound to the node after the taint began.
     """
 
     taint: Taint
@@ -209,8 +209,15 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
         start.source,
         fire_at,
         by_default,
-        came_later=bound.start_at > seen.since.start_at,
+        came_later=_came_later(bound, seen.since),
     )
+
+
+def _came_later(bound: Sighting, since: Sighting) -> bool:
+    """Return whether a pod was surely bound after a taint began: what was seen is no proof against older dates."""
+    if bound.object_time is None or (since.object_time is not None and bound.object_time <= since.object_time):
+        return False
+    return bound.start_at > since.start_at + TRUNCATION_SECONDS
 
 
 def _left_to_kubelet(verdict: TaintVerdict) -> TaintVerdict:

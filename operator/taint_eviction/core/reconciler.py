@@ -175,6 +175,8 @@ class Reconciler:
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
         verdict = decision.deciding
+        if verdict.came_later:
+            return  # Anybody may create such pods, and must not open the breaker for others with them.
         untolerated = verdict.toleration is None and not decision.held_seconds
         untolerated_since = record.bound.start_at if untolerated and record.bound is not None else math.inf
         self._breaker.evicts(record.node_name, verdict.taint, untolerated_since)
