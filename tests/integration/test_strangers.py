@@ -20,6 +20,8 @@ TOLERATIONS = [
 ]
 # The name of its owner takes four bytes for each character, once it is a string.
 OWNER = {"apiVersion": "x/v1", "kind": "Foo", "name": "😀" + "a" * 1_450_000, "uid": "o1", "controller": True}
+# A kubelet writes the status of its pods, and the API server does not bound the reasons in it.
+CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": OWNER["name"]}
 
 
 def megabytes(of: RunningController, field: str) -> float:
@@ -38,12 +40,26 @@ async def knows(run: RunningController, pods: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("count", "metadata", "tolerations"),
-    [(100, {"labels": LABELS}, []), (60, {}, TOLERATIONS), (110, {"ownerReferences": [OWNER]}, [])],
-    ids=["100 pods of 16,000 labels", "60 pods of 10,000 tolerations", "110 pods of an owner with a name of 1.45 MB"],
+    ("count", "metadata", "tolerations", "conditions"),
+    [
+        (100, {"labels": LABELS}, [], []),
+        (60, {}, TOLERATIONS, []),
+        (110, {"ownerReferences": [OWNER]}, [], []),
+        (110, {}, [], [CONDITION]),
+    ],
+    ids=[
+        "100 pods of 16,000 labels",
+        "60 pods of 10,000 tolerations",
+        "110 pods of an owner with a name of 1.45 MB",
+        "110 pods of a condition with a reason of 1.45 MB",
+    ],
 )
 async def test_large_pods_of_a_tainted_node_need_little_memory_and_give_it_back(
-    tmp_path: Path, count: int, metadata: dict[str, Any], tolerations: list[dict[str, Any]]
+    tmp_path: Path,
+    count: int,
+    metadata: dict[str, Any],
+    tolerations: list[dict[str, Any]],
+    conditions: list[dict[str, Any]],
 ) -> None:
     """From a list, from a watch that shows a change of each, and once they are gone."""
     async with ApiServer(seed=1) as server:
@@ -51,6 +67,7 @@ async def test_large_pods_of_a_tainted_node_need_little_memory_and_give_it_back(
         names = [f"large-{number}" for number in range(count)]
         for name in names:
             add_pod(server, name, "n1", *tolerations, tolerates(3600), **metadata)
+            server.patch("pods", name, {"status": {"conditions": conditions}})
         config = write_kubeconfig(tmp_path / "config", server)
         async with running_controller(config, listen=f"127.0.0.1:{free_port()}") as run:
             before = megabytes(run, "VmRSS")

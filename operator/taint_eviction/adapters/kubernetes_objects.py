@@ -56,7 +56,7 @@ from taint_eviction.files.durations import parse_seconds
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 HOLD_ANNOTATION = "taint-eviction/hold"
 
-# Of an object's kind and name, and of its UID.
+# Of an object's kind and name, and of a condition's reason; of a UID.
 _LONGEST_NAME, _LONGEST_UID = 253, 64
 
 # The bytes of different sets of labels, and of different controllers of pods, that are kept for sharing.
@@ -350,7 +350,9 @@ def _conditions(
     # Once, however many such conditions there are: the managers of fields may be many, too.
     written_by = _written_by(metadata.get("managedFields"))
     since = parse_rfc3339(target.get("lastTransitionTime"))
-    return scheduled, PodDisruption(sys.intern(target["reason"]), written_by, since)
+    # The API server does not bound it, and a kubelet may write it.
+    reason = sys.intern(one_line(target["reason"], _LONGEST_NAME))
+    return scheduled, PodDisruption(reason, written_by, since)
 
 
 def _written_by(managed_fields: object) -> str:

@@ -35,8 +35,8 @@ _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 # A condition's lastHeartbeatTime changes without a change of its status.
 _NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
 _OWNER_REFERENCE = ("kind", "name", "uid", "controller")
-# The reader takes a name of 253 characters from so many.
-_LONGEST_OWNER = 4 * 253
+# The reader takes a name or a reason of 253 characters from so many.
+_LONGEST_TEXT = 4 * 253
 _DISRUPTION_TARGET = "DisruptionTarget"
 _OWNED_DISRUPTION_TARGET = f'k:{{"type":"{_DISRUPTION_TARGET}"}}'
 _OWNED_BY_KUBELETS = tuple(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "ContainersReady"))
@@ -76,7 +76,7 @@ def pod_fields(body: JsonObject, parts: PodParts = ALL_PARTS) -> JsonObject:
     _filter_list(metadata, "ownerReferences", _controller)
     _narrow(kept, "spec", ("nodeName", "tolerations"))
     status = _narrow(kept, "status", ("phase", "startTime", "conditions"))
-    _filter_list(status, "conditions", lambda each: _condition(each, ("PodScheduled", _DISRUPTION_TARGET), _CONDITION))
+    _filter_list(status, "conditions", _pod_condition)
     return kept
 
 
@@ -121,6 +121,12 @@ def _condition(condition: Any, types: tuple[str, ...], names: tuple[str, ...]) -
     return _picked(condition, names) if isinstance(condition, dict) and condition.get("type") in types else None
 
 
+def _pod_condition(condition: Any) -> JsonObject | None:
+    """Return a condition that says when the pod was bound, or that it is to end."""
+    kept = _condition(condition, ("PodScheduled", _DISRUPTION_TARGET), _CONDITION)
+    return None if kept is None else _cut_off(kept)
+
+
 def _readiness(condition: Any) -> JsonObject | None:
     """Return the condition Ready; with its message only where that says that the node is shutting down."""
     kept = _condition(condition, ("Ready",), _NODE_CONDITION)
@@ -133,8 +139,12 @@ def _controller(reference: Any) -> JsonObject | None:
     """Return the reference to the owner that controls the object."""
     if not isinstance(reference, dict) or reference.get("controller") is not True:
         return None
-    kept = _picked(reference, _OWNER_REFERENCE)
-    return {name: value[:_LONGEST_OWNER] if isinstance(value, str) else value for name, value in kept.items()}
+    return _cut_off(_picked(reference, _OWNER_REFERENCE))
+
+
+def _cut_off(part: JsonObject) -> JsonObject:
+    """Return an object with texts of at most the length that is read."""
+    return {name: value[:_LONGEST_TEXT] if isinstance(value, str) else value for name, value in part.items()}
 
 
 def _taints_write(entry: Any) -> JsonObject | None:
