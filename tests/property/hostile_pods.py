@@ -74,6 +74,15 @@ HOSTILE: dict[str, Callable[[int], Body]] = {
     "managers": lambda size: _with(
         "metadata", "managedFields", _filled(lambda n: {"manager": str(n), "time": BEFORE, "fieldsV1": {}}, 66, size)
     ),
+    "tolerations of seconds below 0": _tolerating(
+        lambda n: {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -n}, 65
+    ),
+    "tolerations of centuries": _tolerating(
+        lambda n: {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": (1 << 62) + n}, 80
+    ),
+    "a condition's reason": lambda size: _with(
+        "status", "conditions", [{"type": "DisruptionTarget", "status": "True", "reason": "r" * size}]
+    ),
     "conditions": lambda size: _with(
         "status", "conditions", _filled(lambda n: {"type": f"t{n}", "status": "True"}, 32, size)
     ),

@@ -9,7 +9,15 @@ from tests.property.strategies import KEYS, OPERATORS, VALUES, any_taints, any_t
 
 from taint_eviction.adapters.taints_and_tolerations import read_tolerations
 from taint_eviction.core.adoption import note_of, noted_places, with_seconds
-from taint_eviction.core.matching import SearchableTolerations, canonical_int64, first_match, matches, matching
+from taint_eviction.core.decision import counted_seconds
+from taint_eviction.core.matching import (
+    SearchableTolerations,
+    canonical_int64,
+    first_match,
+    matches,
+    matching,
+    repelling,
+)
 from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 
 # The number that each value means for Gt and Lt; None if it is no canonical integer.
@@ -99,16 +107,20 @@ def as_json(toleration: Toleration) -> dict[str, str | int]:
 def test_of_a_long_list_the_same_tolerations_match_in_the_same_order(
     kinds: list[Toleration], length: int, data: st.DataObject
 ) -> None:
-    """Of equal ones the first. Only those parts are read that have one that may match."""
+    """Of those that differ in nothing that counts the first. Only those parts are read that have one that may match."""
     rare = data.draw(st.dictionaries(st.integers(0, length - 1), st.sampled_from(kinds), max_size=6))
     usual = data.draw(any_tolerations)
     tolerations = [rare.get(place, usual) for place in range(length)]
     found, _ = read_tolerations([as_json(each) for each in tolerations])
-    taint = replace(data.draw(any_taints), effect=NO_EXECUTE)
+    taint = data.draw(any_taints)
     assert isinstance(found, SearchableTolerations)
     assert list(found) == tolerations
-    expected = [each for each in tolerations if matches(each, taint)]
-    assert list(matching(found, taint)) == list(dict.fromkeys(expected))
+    expected: dict[Toleration, Toleration] = {}
+    for each in tolerations:
+        if matches(each, taint):
+            expected.setdefault(replace(each, toleration_seconds=counted_seconds(each.toleration_seconds)), each)
+    assert list(matching(found, taint)) == list(expected.values())
+    assert repelling(found, [taint]) == repelling(tolerations, [taint])
 
 
 @given(st.lists(any_tolerations, min_size=1, max_size=4), st.integers(65, 1200), st.data())

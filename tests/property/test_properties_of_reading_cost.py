@@ -10,7 +10,9 @@ from tests.property.hostile_pods import HOSTILE, MOST_BYTES
 
 from taint_eviction.adapters.answers import read_refusal, refusal_text
 from taint_eviction.adapters.kubernetes_objects import read_pod
-from taint_eviction.core.matching import matching
+from taint_eviction.core.decision import DecisionPolicy, SeenTaint, judge
+from taint_eviction.core.instants import Sighting, TimeSource
+from taint_eviction.core.matching import discouraging, matching, repelling
 from taint_eviction.core.objects import NO_EXECUTE, Taint
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
@@ -52,6 +54,24 @@ def test_a_decision_on_a_pod_of_the_most_bytes_costs_as_much_as_reading_it(kind:
     tolerations = read_pod(body, PARTS["the parts of default flags"]).value.tolerations
     bare = max(seconds(lambda: orjson.loads(whole)), 0.002)
     assert seconds(lambda: list(matching(tolerations, Taint("maintenance", NO_EXECUTE, "now")))) < MOST * bare
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HOSTILE if "tolerations" in kind])
+def test_deciding_on_a_pod_of_the_most_bytes_costs_a_small_part_of_reading_it(kind: str) -> None:
+    """A change of a node decides on all its pods at once. So does an explanation, as often as somebody asks for it."""
+    body = HOSTILE[kind](MOST_BYTES)
+    whole = orjson.dumps(body)
+    tolerations = read_pod(body, PARTS["the parts of default flags"]).value.tolerations
+    which, since = Taint("maintenance", NO_EXECUTE, "now"), Sighting(5.0, TimeSource.FIRST_SIGHT, None)
+
+    def decide_often() -> None:
+        for _ in range(10):
+            judge(tolerations, SeenTaint(which, since), since, DecisionPolicy())
+            repelling(tolerations, [which])
+            discouraging(tolerations, [which])
+
+    bare = max(seconds(lambda: orjson.loads(whole)), 0.002)
+    assert seconds(decide_often) < MOST * bare
 
 
 @pytest.mark.parametrize(

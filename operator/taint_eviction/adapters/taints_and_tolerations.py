@@ -11,8 +11,10 @@ import hashlib
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from heapq import merge
 from itertools import chain
 from typing import Any, overload
 from weakref import WeakValueDictionary
@@ -21,7 +23,8 @@ import orjson
 
 from taint_eviction.adapters.bounded import Shared
 from taint_eviction.adapters.json_fields import Unreadable, as_text, is_object, refuse, time_or_complaint
-from taint_eviction.core.matching import SearchableTolerations
+from taint_eviction.core.decision import counted_seconds
+from taint_eviction.core.matching import SearchableTolerations, canonical_int64
 from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
 from taint_eviction.core.text import one_line
 
@@ -195,17 +198,19 @@ class LongTolerations(SearchableTolerations):
         return hash(self._parts)
 
     def about(self, taint: Taint) -> Iterator[tuple[int, Toleration]]:
-        """Yield, in order, all that may match this NoExecute taint, with their positions; of equal ones the first."""
-        index, places = self._index, list[int]()
-        for kind in _kinds_for(taint):
-            begin, end = bisect_left(index, kind), bisect_right(index, kind | _PLACES)
-            places += [found & _PLACES for found in index[begin:end]]
+        """Yield, in order, all that may match this taint, with their positions; of equal ones the first."""
         read, part = -1, list[_Toleration]()
-        for place in sorted(places):
+        for place in merge(*map(self._places, _kinds_for(taint))):
             at, offset = divmod(place, _PART)
             if at != read:
                 read, part = at, self._part(at)
             yield place, self._toleration(place, part[offset])
+
+    def _places(self, kind: int) -> Iterator[int]:
+        """Yield the places of one kind; most callers need the first one or two."""
+        index = self._index
+        for at in range(bisect_left(index, kind), bisect_right(index, kind | _PLACES)):
+            yield index[at] & _PLACES
 
     def equal_to(self, wanted: Collection[Toleration]) -> Iterator[tuple[int, Toleration, int | None]]:
         """Yield, in their order, the position of each that is one of these but for its seconds, that one, and them."""
@@ -235,30 +240,45 @@ class LongTolerations(SearchableTolerations):
 # An entry of an index: in its upper half a hash of the taints that a toleration may match, below it its place.
 _PLACES = (1 << 32) - 1
 _KINDS = _PLACES << 32
-_EQUAL = frozenset({"", "Equal"})
+_COMPARING = frozenset({"Gt", "Lt"})
 
 
 def _indexed(raw: list[_Toleration]) -> "array[int]":
-    """Return an index of the tolerations that may match a NoExecute taint, sorted; of equal ones the first."""
-    found: list[int] = []
-    seen: set[tuple[Any, ...]] = set()
-    for place, each in enumerate(raw):
-        read = each.get
-        key, operator, effect = read("key") or "", read("operator") or "", read("effect") or ""
-        if (effect and effect != NO_EXECUTE) or not (key or operator == "Exists"):
-            continue
-        value = read("value") or ""
-        whole = key, operator, value, effect, read("tolerationSeconds")
-        if whole not in seen:
-            seen.add(whole)
-            kind = (key, value) if operator in _EQUAL else (key,)
-            found.append(hash(kind) & _KINDS | place)
-    return array("Q", sorted(found))
+    """Return an index of the tolerations, sorted. Of those with equal texts and seconds it has the first: a tenant may
+    write a hundred thousand that differ in nothing that counts.
+    """
+    found = sorted(
+        [
+            (
+                hash(each.get("key") or "")
+                if (operator := each.get("operator") or "") == "Exists"
+                else hash((each.get("key") or "", None if operator in _COMPARING else each.get("value") or ""))
+            )
+            & _KINDS
+            | place
+            for place, each in enumerate(raw)
+        ]
+    )
+    how_many = Counter([each >> 32 for each in found])
+    wholes: set[tuple[Any, ...]] = set()
+
+    def is_first(place: int) -> bool:
+        """Return whether no toleration before this one is equal to it; to be asked in their order."""
+        each, known = raw[place], len(wholes)
+        wholes.add((*_texts(each), counted_seconds(each.get("tolerationSeconds"))))
+        return len(wholes) > known
+
+    return array("Q", [each for each in found if how_many[each >> 32] == 1 or is_first(each & _PLACES)])
 
 
 def _kinds_for(taint: Taint) -> set[int]:
-    """Return the kinds of tolerations that may match a taint: of its key and value, of its key, of every key."""
-    return {hash(kind) & _KINDS for kind in ((taint.key, taint.value), (taint.key,), ("",))}
+    """Return the kinds of tolerations that may match a taint: of its key and value, of its key, of every key, and of
+    its key and other numbers if its value is one.
+    """
+    kinds: list[object] = [(taint.key, taint.value), taint.key, ""]
+    if canonical_int64(taint.value) is not None:
+        kinds.append((taint.key, None))
+    return {hash(kind) & _KINDS for kind in kinds}
 
 
 def _texts(raw: _Toleration) -> tuple[str, str, str, str]:

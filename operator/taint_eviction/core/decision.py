@@ -228,10 +228,15 @@ def _left_to_kubelet(verdict: TaintVerdict) -> TaintVerdict:
 
 
 def _spans(toleration: Toleration) -> float | None:
+    seconds = counted_seconds(toleration.toleration_seconds)
+    return None if seconds is None else float(seconds)
+
+
+def counted_seconds(seconds: int | None) -> int | None:
     """Return for how many seconds a matching toleration tolerates, clamped to a sane range; None: indefinitely.
 
     MaxInt64 means indefinitely, too; where it is a mark, the noted seconds are here in its place.
     """
-    if toleration.toleration_seconds in (None, MARK_SECONDS):
+    if seconds is None or seconds == MARK_SECONDS:
         return None
-    return float(min(max(toleration.toleration_seconds or 0, 0), int(FAR_FUTURE_SECONDS)))
+    return min(max(seconds, 0), int(FAR_FUTURE_SECONDS))

@@ -23,7 +23,7 @@ class SearchableTolerations(Sequence[Toleration]):
 
     @abstractmethod
     def about(self, taint: Taint) -> Iterator[tuple[int, Toleration]]:
-        """Yield, in order, all that may match this NoExecute taint, with their positions; of equal ones the first."""
+        """Yield, in order, all that may match this taint, with their positions; of equal ones the first."""
 
     @abstractmethod
     def equal_to(self, wanted: Collection[Toleration]) -> Iterator[tuple[int, Toleration, int | None]]:
@@ -35,7 +35,7 @@ class SearchableTolerations(Sequence[Toleration]):
 
 
 def matching(tolerations: Sequence[Toleration], taint: Taint) -> Iterator[Toleration]:
-    """Yield the tolerations that match a NoExecute taint, in their order; of equal ones in a long list the first."""
+    """Yield the tolerations that match a taint, in their order; of equal ones in a long list the first."""
     found: Iterable[Toleration] = tolerations
     if type(tolerations) is not tuple and isinstance(tolerations, SearchableTolerations):
         found = (toleration for _, toleration in tolerations.about(taint))
@@ -94,21 +94,19 @@ def canonical_int64(text: str) -> int | None:
 # Reference: pkg/scheduler/framework/plugins/tainttoleration
 
 
-def repelling(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
+def repelling(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """Return the taints (NoSchedule and NoExecute) that keep such a pod from being scheduled on their node."""
-    return _untolerated(tuple(tolerations), taints, (NO_SCHEDULE, NO_EXECUTE))
+    return _untolerated(tolerations, taints, (NO_SCHEDULE, NO_EXECUTE))
 
 
-def discouraging(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
+def discouraging(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """Return the taints (PreferNoSchedule) because of which the scheduler avoids their node for such a pod."""
-    return _untolerated(tuple(tolerations), taints, (PREFER_NO_SCHEDULE,))
+    return _untolerated(tolerations, taints, (PREFER_NO_SCHEDULE,))
 
 
 def _untolerated(
-    tolerations: tuple[Toleration, ...], taints: Iterable[Taint], effects: tuple[str, ...]
+    tolerations: Sequence[Toleration], taints: Iterable[Taint], effects: tuple[str, ...]
 ) -> tuple[Taint, ...]:
     return tuple(
-        taint
-        for taint in taints
-        if taint.effect in effects and not any(matches(toleration, taint) for toleration in tolerations)
+        taint for taint in taints if taint.effect in effects and next(matching(tolerations, taint), None) is None
     )
