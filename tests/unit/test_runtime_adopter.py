@@ -287,7 +287,9 @@ async def test_a_leader_looks_for_notes_when_it_begins_once_more_and_every_hour(
     async with running(it.adopter.run()):
         await until(60)
         it.door.pods[ref()] = marked(TOLERANT, 0)
-        await until(80)
+        await until(85)
+        assert it.spec(ref()) == [MARK_SECONDS, 20, 200]
+        await until(90)
         assert it.spec(ref()) == [300, 20, 200]
         await until(7500)
         assert it.sent("LOOK") == pytest.approx([0.5, 75.5, 3675.5, 7275.5], abs=1.1)

@@ -219,10 +219,14 @@ class Countdowns:
         countdown = self._countdowns.get(ref.key)
         return countdown if countdown is not None and countdown.ref == ref else None
 
-    def is_cancelled(self, ref: PodRef, now: float) -> bool:
-        """Return whether no timer of a pod can be armed any more: nothing finite has matched for 10 s."""
+    def is_cancelled(self, ref: PodRef, now: float, marked_at: float) -> bool:
+        """Return whether no timer of a pod can be armed any more: nothing finite has matched for 10 s.
+
+        ``marked_at``: since when this process has known of the pod's mark; what was before, it cannot know.
+        """
         countdown = self._of(ref)
-        return countdown is None or self._pods.find(ref) is None or countdown.is_over(now)
+        over = countdown is None or self._pods.find(ref) is None or countdown.is_over(now)
+        return over and now - marked_at >= _CLEAR_SECONDS
 
     # What is late
 

@@ -40,7 +40,7 @@ from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.policy_check import PolicyCheck
-from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, FailureReason, Gate, WantedChange
+from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, Clock, FailureReason, Gate, WantedChange
 from taint_eviction.settings import AdoptionSettings
 
 logger = logging.getLogger(__name__)
@@ -100,16 +100,18 @@ class _Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Carrier:
-    """A pod that has a note, or had one: as it was last seen, and the note as far as it is known."""
+    """A pod that has a note, or had one: as it was last seen, the note as far as it is known, and since when."""
 
     pod: Pod
     note: Note
+    known_at: float
 
 
 class _Carriers:
     """All pods that are known to have a note, on clean nodes, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.known: dict[PodRef, _Carrier] = {}
         self._by_node: dict[str, dict[PodRef, None]] = {}
 
@@ -134,7 +136,8 @@ class _Carriers:
         if not note and pod.adoption is None:
             self.drop(pod.ref)
             return False
-        self.known[pod.ref] = _Carrier(pod, note)
+        known_at = self._clock.now().at if before is None else before.known_at
+        self.known[pod.ref] = _Carrier(pod, note, known_at)
         self._by_node.setdefault(pod.node_name or "", {})[pod.ref] = None
         return True
 
@@ -193,7 +196,7 @@ class Adopter:
         self._unanswered = False
         self._look_at: dict[PodRef, float] = {}  # Where a mark has failed, which may still arrive.
         # Marks with notes.
-        self._carriers = _Carriers()
+        self._carriers = _Carriers(self._clock)
         # A dict, so that calls are made in the same order in every process.
         self._to_check: dict[PodRef, None] = {}
         self._kept: dict[PodRef, _Refusal] = {}
@@ -493,7 +496,7 @@ class Adopter:
             carrier, kept = self._carriers.known.get(ref), self._kept.get(ref)
             if carrier is None or not self._returns(carrier.pod):
                 self._kept.pop(ref, None)
-                if carrier is not None and self.enabled and not self._countdowns.is_cancelled(ref, now):
+                if carrier is not None and self._may_be_unseen(ref):
                     self._to_check[ref] = None  # It is decided when the built-in controller has seen the mark.
             elif kept is not None and kept.retry_at > now:
                 pass
@@ -508,10 +511,15 @@ class Adopter:
         taints = self._taints_that_matter(pod)
         if taints is None or pod.terminating:
             return None
-        if self.enabled and not self._countdowns.is_cancelled(pod.ref, self._clock.now().at):
-            # The built-in controller may not have seen the mark yet, and would keep its timer.
+        if self._may_be_unseen(pod.ref):
             return wanted_change(pod, (), (), self._note_of(pod.ref))
         return wanted_change(pod, (), places_to_return(pod, taints), self._note_of(pod.ref))
+
+    def _may_be_unseen(self, ref: PodRef) -> bool:
+        """Return whether the built-in controller may not have seen a mark yet, and would keep its timer without it."""
+        carrier, now = self._carriers.known.get(ref), self._clock.now().at
+        marked_at = now if carrier is None else carrier.known_at
+        return self.enabled and not self._countdowns.is_cancelled(ref, now, marked_at)
 
     def _taints_that_matter(self, pod: Pod) -> list[Taint] | None:
         """Return the taints of a pod's node, and those that may come back within one outage; None: leave the pod."""
