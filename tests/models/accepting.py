@@ -15,13 +15,13 @@ from pathlib import Path
 from tests.models.checking import FOLDER, Bounds, Move, copy_model, run
 
 _MOVES = re.compile(r"^mtype = \{(.+?)\};", re.MULTILINE | re.DOTALL)
-_MAX_DEPTH = 2_000_000
+_MAX_DEPTH = 100_000
 _MAX_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a model accepts a trace; if not, ``refused`` is the first move that it cannot make.
+    """Whether a model accepts a trace; if not, ``refused`` is the first move that it cannot make, or the last of all.
 
     ``violated``: it can make all moves up to there, but only by violating a property.
     """
@@ -41,14 +41,14 @@ class Acceptor:
         copy_model(model, self._folder.name)
         defines = [f"-D{name}={value}" for name, value in {**bounds, "TRACE": 1}.items()]
         run(self._folder.name, "spin", "-a", *defines, f"{model}.pml")
-        run(self._folder.name, "gcc", "-O1", "-w", "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c")
+        run(self._folder.name, "gcc", "-O0", "-w", "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c")
 
     def judge(self, trace: Sequence[Move]) -> Judgement:
         """Say whether the model accepts a trace."""
         file = Path(self._folder.name, "trace")
         file.write_text("".join(f"{self._numbers[move.name]} {move.of}\n" for move in trace))
         done = subprocess.run(
-            ["./pan", "-E", f"-m{_MAX_DEPTH}", "-w20"],
+            ["./pan", "-E", f"-m{_MAX_DEPTH}", "-w18"],
             cwd=self._folder.name,
             env={**os.environ, "TRACE": str(file)},
             capture_output=True,
@@ -61,8 +61,8 @@ class Acceptor:
         found = re.findall(r"furthest (\d+) violated (\d)", done.stdout)
         if not found or "errors: 0" not in done.stdout or "max search depth" in done.stdout:
             raise RuntimeError(f"the acceptor failed:\n{done.stdout}{done.stderr}")
-        at, violated = found[-1]
-        return Judgement(False, trace[int(at)], tuple(trace[max(0, int(at) - 12) : int(at)]), violated == "1")
+        at, violated = min(int(found[-1][0]), len(trace) - 1), found[-1][1]
+        return Judgement(False, trace[at], tuple(trace[max(0, at - 12) : at]), violated == "1")
 
 
 @functools.cache

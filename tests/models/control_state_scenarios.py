@@ -1,21 +1,23 @@
 """Plays of the model ``control_state``: moves of its environment as scenarios, and what the code did as traces.
 
-A surge of taints lets the leader open the breaker, and its end lets the leader close it. A leader is deposed by being
-suspended for longer than its Lease; what it wrote, or tries again, comes late.
+A surge of taints lets the leader open the breaker, and its end lets the leader close it. A pause ends by itself; it is
+of a namespace without pods, so that the breaker counts all the same. A leader is deposed by being suspended for longer
+than its Lease; what it wrote, or tries again, comes late.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from tests.models.checking import Bounds, Move
 from tests.models.lease_scenarios import REPLICAS, JsonObject, slot_of
 from tests.simulation.exploring.playing import as_text, silenced
 
-from taint_eviction.core.control_state import Latch
+from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction_lab.simulation import suspension_actions as suspend
-from taint_eviction_lab.simulation.control_state import SimulatedControlStateStore
+from taint_eviction_lab.simulation.cluster import Impossible
+from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
@@ -26,6 +28,13 @@ from taint_eviction_lab.wiring import production_parsing, production_reporters
 # More changes than a play can have.
 BOUNDS: Bounds = {"DATES": 200}
 
+_PEOPLE: Mapping[type, str] = {
+    suspend.ResetBreaker: "person_resets",
+    suspend.Scribble: "person_opens",
+    suspend.PauseEvictions: "person_pauses",
+    suspend.ResumeEvictions: "person_resumes",
+}
+
 _BEGIN_SECONDS, _STEP_SECONDS, _MAX_SECONDS, _AFTER_SECONDS = 8.0, 2.0, 400.0, 40.0
 # By then a standby has taken the Lease of a leader that is suspended.
 _DEPOSED_SECONDS = 26.0
@@ -33,14 +42,15 @@ _DEPOSED_SECONDS = 26.0
 _MOST_LATE_SECONDS = 9.0
 # A node more than the breaker tolerates; each surge needs nodes of its own.
 _SURGE, _SURGES = 3, 12
-_OPENED = '{{"open": true, "since": "2030-01-01T00:{:02d}:{:02d}Z", "cause": "by hand"}}'
+# There is no pod in the namespace that people pause.
+_PAUSED, _PAUSE_SECONDS = "archive", 3.0
 
 
 def scenario_of_control_state(moves: Sequence[Move], shift: Callable[[], float], name: str) -> JsonObject:
     """Return a scenario in which the environment makes its moves of a walk, each a little earlier or later."""
     steps: list[JsonObject] = []
-    at, surges, leader = _BEGIN_SECONDS, 0, next((move.of for move in moves if move.name == "takes_over"), 0)
-    first = leader
+    at, surges, pause_ends = _BEGIN_SECONDS, 0, 0.0
+    first = leader = next((move.of for move in moves if move.name == "takes_over"), 0)
     for place, move in enumerate(moves):
         when = round(at + shift(), 2)
         if at > _MAX_SECONDS:
@@ -57,11 +67,12 @@ def scenario_of_control_state(moves: Sequence[Move], shift: Callable[[], float],
             case "decides_to_reset" if surges:
                 steps.append(_late(when, moves[place + 1 :], "writes_reset"))
                 steps += [{"at": when, "untaint": f"node-{node}"} for node in _nodes(surges - 1)]
-            case "person_opens":
-                opened = _OPENED.format(int(when) // 60, int(when) % 60)
-                steps.append({"at": when, "scribble": {"key": "breaker", "value": opened}})
-            case "person_resets":
-                steps.append({"at": when, "resetBreaker": {}})
+            case "decides_to_remove_pause":
+                steps.append(_late(pause_ends, moves[place + 1 :], "removes_pause"))
+                at = max(at, pause_ends)
+            case _ if move.name in _PEOPLE.values():
+                steps.append({"at": when, **_person(move.name, when)})
+                pause_ends = when + _PAUSE_SECONDS if move.name == "person_pauses" else pause_ends
             case _:
                 continue
         at += _STEP_SECONDS
@@ -82,8 +93,22 @@ def scenario_of_control_state(moves: Sequence[Move], shift: Callable[[], float],
 
 def thinned_control_state(moves: Sequence[Move], rng: random.Random) -> list[Move]:
     """Leave out most of people's moves of a random walk, and all crashes: what was sent before would be another's."""
-    kept = {"person_opens": 0.2, "person_resets": 0.5, "takes_over": 0.3, "crashes": 0.0}
+    kept = {"person_opens": 0.2, "person_resets": 0.5, "person_resumes": 0.2, "takes_over": 0.3, "crashes": 0.0}
     return [move for move in moves if rng.random() < kept.get(move.name, 1.0)]
+
+
+def _person(name: str, when: float) -> JsonObject:
+    """Return what a person does."""
+    opened = (
+        f'{{"open": true, "since": "2030-01-01T00:{int(when) // 60:02d}:{int(when) % 60:02d}Z", "cause": "by hand"}}'
+    )
+    steps: Mapping[str, JsonObject] = {
+        "person_opens": {"scribble": {"key": "breaker", "value": opened}},
+        "person_resets": {"resetBreaker": {}},
+        "person_pauses": {"pause": {"namespace": _PAUSED, "for": f"{_PAUSE_SECONDS:g}s"}},
+        "person_resumes": {"resume": {"namespace": _PAUSED}},
+    }
+    return steps[name]
 
 
 def _nodes(surge: int) -> range:
@@ -105,7 +130,8 @@ class _ControlStateTrace(Timeline):
     def __init__(self) -> None:
         super().__init__()
         self.moves: list[Move] = []
-        self._decided: set[tuple[str, Latch]] = set()
+        self._decided: set[tuple[str, Latch | frozenset[Pause]]] = set()
+        self._ended_by: list[tuple[Mapping[PauseScope, Pause], str]] = []
 
     def add(self, entry: TimelineEntry) -> None:
         """Note what a process stored."""
@@ -119,10 +145,10 @@ class _ControlStateTrace(Timeline):
                 case _:
                     pass
 
-    def decided(self, name: str, process: str, latch: Latch) -> None:
-        """Note that a process wants its breaker's state stored, once for each change."""
-        if (process + name, latch) not in self._decided:
-            self._decided.add((process + name, latch))
+    def decided(self, name: str, process: str, what: Latch | frozenset[Pause]) -> None:
+        """Note that a process wants its breaker's state stored, or a pause removed, once for each change."""
+        if (process + name, what) not in self._decided:
+            self._decided.add((process + name, what))
             self.moves.append(Move(name, slot_of(process)))
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
@@ -132,6 +158,7 @@ class _ControlStateTrace(Timeline):
             SimulatedControlStateStore.close_latch,
             Elector._turn,
         )
+        remove, removed = SimulatedControlStateStore.end_pauses, SimulatedControlState.end_pauses
 
         async def write_latch(store: SimulatedControlStateStore, latch: Latch) -> None:
             self.decided("decides_to_open", store._calls.name, latch)
@@ -141,6 +168,18 @@ class _ControlStateTrace(Timeline):
             self.decided("decides_to_reset", store._calls.name, latch)
             await close(store, latch, closed_epoch)
 
+        async def end_pauses(store: SimulatedControlStateStore, ended: Mapping[PauseScope, Pause]) -> None:
+            self.decided("decides_to_remove_pause", store._calls.name, frozenset(ended.values()))
+            self._ended_by.append((ended, store._calls.name))
+            await remove(store, ended)
+
+        def pauses_removed(state: SimulatedControlState, ended: Mapping[PauseScope, Pause]) -> None:
+            before = state.control_state
+            removed(state, ended)
+            if state.control_state != before:
+                by = next(process for each, process in self._ended_by if each is ended)
+                self.moves.append(Move("removes_pause", slot_of(by)))
+
         def turned(elector: Elector, leading: bool) -> None:
             turn(elector, leading)
             if leading:
@@ -148,6 +187,8 @@ class _ControlStateTrace(Timeline):
 
         patch.setattr(SimulatedControlStateStore, "write_latch", write_latch)
         patch.setattr(SimulatedControlStateStore, "close_latch", close_latch)
+        patch.setattr(SimulatedControlStateStore, "end_pauses", end_pauses)
+        patch.setattr(SimulatedControlState, "end_pauses", pauses_removed)
         patch.setattr(Elector, "_turn", turned)
 
 
@@ -174,14 +215,12 @@ async def _played(scenario: Scenario, trace: _ControlStateTrace) -> None:
     stage.start_controllers()
     for step in scenario.steps:
         await sleep_until(step.at)
-        match step.action:
-            case suspend.ResetBreaker():
-                trace.moves.append(Move("person_resets"))
-            case suspend.Scribble():
-                trace.moves.append(Move("person_opens"))
-            case _:
-                pass
-        await stage.perform(step)
+        try:
+            await stage.perform(step)
+        except Impossible:
+            continue
+        if type(step.action) in _PEOPLE:
+            trace.moves.append(Move(_PEOPLE[type(step.action)]))
     await sleep_until(scenario.until or 0.0)
     stage.busy()
     await stage.kill_controllers()

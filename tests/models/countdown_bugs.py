@@ -111,6 +111,17 @@ def left_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("taint_eviction.runtime.adopter.LATE_WRITE_SECONDS", 0.0)
 
 
+def paused_too(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is taken over while evictions are paused."""
+    may_mark = Adopter._may_mark
+
+    def may_mark_now(self: Adopter) -> bool:
+        control_state = self._suspension.control_state
+        return may_mark(self) and control_state is not None and not control_state.pauses()
+
+    patch.setattr(Adopter, "_may_mark", may_mark_now)
+
+
 COUNTDOWN_BUGS: Mapping[str, Patch] = {
     "SAID_ONCE_CONFIRMED": said_once_confirmed,
     "NOT_CONFIRMED": not_confirmed,
@@ -123,4 +134,5 @@ COUNTDOWN_BUGS: Mapping[str, Patch] = {
     "LOOKS_ONCE": looks_once,
     "BACK_AT_ONCE": back_at_once,
     "DUE_ONLY": due_only,
+    "PAUSED_TOO": paused_too,
 }

@@ -61,7 +61,7 @@ class Play:
 
 # WAIT ticks are 75 s, and HOUR ticks 100 s. Nobody's seconds pass.
 HAND_BACK = Play(
-    bounds={},
+    bounds={"LATES": 2},
     tick_seconds=25.0,
     short=1800,
     long=3600,
@@ -74,7 +74,7 @@ HAND_BACK = Play(
 )
 # SHORT ticks are 20 s, LONG ticks 25 s, and more than LAG ticks 10 s: what the controller knows of the built-in one.
 TIMERS = Play(
-    bounds={"N": 2},
+    bounds={"N": 2, "LATES": 2},
     tick_seconds=5.0,
     short=20,
     long=25,
@@ -111,9 +111,15 @@ _PEOPLE: Mapping[str, JsonObject] = {
     "hand_back_orders": {"handBack": None},
     "order_ends": {"handBack": "undo"},
     "built_in_restarts": {"restart": {"replica": "built-in", "after": 0.1}},
+    "person_pauses": {"pause": {}},
+    "person_resumes": {"resume": {}},
 }
 # How many of the environment's moves in a random walk are kept.
-_KEPT = {"taint_0": 0.5, "untaint_0": 0.5, "hand_back_orders": 0.3, "order_ends": 0.3, "leader_ends": 0.3}
+_KEPT = {
+    **dict.fromkeys(("taint_0", "untaint_0"), 0.5),
+    **dict.fromkeys(("hand_back_orders", "order_ends", "leader_ends"), 0.3),
+    **dict.fromkeys(("person_pauses", "person_resumes"), 0.1),
+}
 _STORED = {
     What.ADOPTS: "entered_it",
     What.ADOPTS_NO_MORE: "left_it",
@@ -264,10 +270,11 @@ class _EnvironmentOfAWalk:
             self._made.append({"at": round(when - 0.01, 2), "refuse": unread})
 
     def _begin(self, adopts: bool, at: float, when: float) -> None:
-        """Let a leader begin; the first one at the start of the scenario, whatever happened before."""
+        """Let a leader begin; the first one at the start of the scenario, as the built-in controller does."""
         if self.first_adopts is None:
             self.first_adopts = adopts
-            self._made = [{**step, "at": round(place / 100 - 1.0, 2)} for place, step in enumerate(self._made)]
+            before = [step for step in self._made if "restart" not in step]
+            self._made = [{**step, "at": round(place / 100 - 1.0, 2)} for place, step in enumerate(before)]
         elif not self._up:
             after = max(0.1, round(when - self._ended, 2))
             self._made.append({"at": self._ended, "restart": {"after": after, "adopt": adopts}})
@@ -356,6 +363,10 @@ class _CountdownTrace(Timeline):
                 self.note("built_in_restarts")
             case suspend.HandBack():
                 self.note("order_ends" if action.undo else "hand_back_orders")
+            case suspend.PauseEvictions():
+                self.note("person_pauses")
+            case suspend.ResumeEvictions():
+                self.note("person_resumes")
             case _:
                 pass
 

@@ -55,7 +55,6 @@ byte vacant, k;
 /* A process that is awake does this before the next tick. */
 #define owes(i) (awake(i) && (p[i].verdict || p[i].asks && p[i].since_sent >= 1) || \
                  free(i) && (!p[i].saw || p[i].news && !p[i].leading || fails(i) || may_write(i) && !p[i].tried))
-#define each(...) k = 0; do :: k < 2 -> __VA_ARGS__; k++ :: else -> break od; k = 0
 #define more(x, most) x = (x < most -> x + 1 : x)
 
 inline forget_request(i) { p[i].asks = 0; p[i].verdict = 0; p[i].since_sent = 0 }
@@ -64,7 +63,7 @@ inline ask(i, kind) { p[i].asks = kind; p[i].verdict = (p[i].news && !UNTESTED -
 inline abandon(i) { if :: p[i].verdict == Stored -> p[i].news = 1 :: else fi;
     if :: !p[i].verdict -> late = p[i].asks; late_of = i :: else fi; forget_request(i); vacant = 0 }
 inline store(kind, i) { holder = (kind == Release -> NOBODY : i); renewed_ago = 0;
-    each(p[k].news = 1; p[k].verdict = (p[k].asks && !p[k].verdict && !UNTESTED -> Conflict : p[k].verdict));
+    each(k, 2, p[k].news = 1; p[k].verdict = (p[k].asks && !p[k].verdict && !UNTESTED -> Conflict : p[k].verdict));
     if :: !UNTESTED -> late = 0; late_of = 0 :: else fi }
 inline begin(i) { p[i].frozen = 0; p[i].leading = 0; p[i].working = 0; p[i].since_renewal = RENEW; p[i].since_seen = 0;
     p[i].news = 1; p[i].saw = 0; p[i].tried = 0; forget_request(i); vacant = 0 }
@@ -111,7 +110,7 @@ active proctype world() {
     MOVE(late_of, late_stored, late) store(late, late_of); late = 0; late_of = 0; vacant = 0 }
     MOVE(late_of, late_lost, late) late = 0; late_of = 0; vacant = 0 }
     MOVE(0, tick, TRACED || !owes(0) && !owes(1))
-        each(if :: lost == LEASE + 1 && slow == k || CLOCK_STOPS && p[k].frozen -> skip
+        each(k, 2, if :: lost == LEASE + 1 && slow == k || CLOCK_STOPS && p[k].frozen -> skip
                 :: else -> if :: p[k].leading -> more(p[k].since_renewal, RENEW)
                               :: else -> more(p[k].since_seen, LEASE) fi;
                            if :: p[k].asks -> more(p[k].since_sent, RENEW) :: else fi fi;

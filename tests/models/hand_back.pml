@@ -2,13 +2,10 @@
  *
  * A leader that adopts marks a toleration (seconds: MaxInt64) and notes its seconds, in one patch. Giving back puts the noted
  * seconds where the mark was. Whoever adopts has an entry in the state ConfigMap first; so has the order "adopt nothing".
- * Time is counted in ticks. One tick is longer than an API server that answers needs for a request.
- * ASSUMPTIONS
- *  1. At most one process leads, and sends nothing once it does not (elections.pml shows that). The next one may lead
- *     at once. A leader may die at any moment; its request stays under way.
- *  2. A request that was sent is decided or lost within LIFE ticks, also where nobody waits for the answer.
+ * ASSUMPTIONS, with those of requests.h
  *  3. The owner never writes MaxInt64 where a note stands.
  *  4. Nobody takes the right to mark away. The order "adopt nothing" stays until people end it.
+ *  5. Pauses hold evictions, and change nothing here.
  * PROPERTIES
  *  P1 Once hand-back has said that nothing is adopted, no pod has, or gets, a mark with a note.
  *  P2 While a pod has a mark with a note, the state ConfigMap says that somebody adopts.
@@ -18,11 +15,8 @@
 #define hidden(move) (move == request_late || move == late_request_lost || move == leader_reads || move == looks || \
                       move == sends_entry || move == sends_leave || move == sends_confirmation || \
                       move == nothing_done || move == outdated || move == hand_back_waits)
-#include "trace.h"
+#include "requests.h"
 
-#ifndef LIFE
-#define LIFE 2
-#endif
 #define WAIT (LIFE + 1)      /* 75 s: until then a request of a dead leader is decided */
 #define HOUR (WAIT + 1)      /* how often a leader looks for notes */
 #define OWED (HOUR + 3)
@@ -41,35 +35,32 @@ mtype = { taint_0, untaint_0, owner_long, owner_ever, owner_removes_annotation, 
           leader_ends, leader_ends_request_late, request_late, late_request_decided, late_request_lost, outdated,
           answered, marked, given_back, entered_it, left_it, confirmed_it, refused, nothing_done, leader_reads,
           sends_entry, sends_mark, sends_give_back, looks, sends_leave, sends_confirmation, hand_back_orders,
-          hand_back_waits, hand_back_gives_back, hand_back_says_nothing_is_adopted, order_ends, tick };
+          hand_back_waits, hand_back_gives_back, hand_back_says_nothing_is_adopted, order_ends,
+          person_pauses, person_resumes, tick };
 mtype = { Mark, Give, Enter, Leave, Confirm, Nobody, Ordered, Counting, Said, Seconds, Ever, MaxInt64 };
-typedef Request { mtype kind; bool tested; byte age };
-Request mine, late;                  /* the request whose answer the leader awaits; one that nobody waits for */
 bool taint, note;                    /* a note says: Seconds */
 mtype spec = Seconds, word = Seconds;   /* word: what the owner set last; nobody can read it */
 bool entry, order, confirmed;        /* the state ConfigMap */
-bool up, flag, fresh, heard, this_order, entered, saw_entry, knows, clean; byte age, look;   /* the leader */
+bool flag, fresh, heard, this_order, entered, saw_entry, knows, clean; byte age, look;   /* the leader */
 mtype hand_back = Nobody; byte quiet;
 byte owed;                           /* for how long an undisturbed leader has owed that it gives back */
 
 #define noted (spec == MaxInt64 && note)
-#define idle (mine.kind == 0)
 #define adopts (up && flag && fresh && !heard && (entered || MARKED_FIRST))
 #define gives (up && fresh && (flag || saw_entry))
 #define returns (gives && noted && (!flag || heard || !taint))
 #define may_leave (age == WAIT || LEFT_EARLY)
-/* A leader does this before the next tick. */
-#define owes (!TRACED && (idle && up && fresh && flag && !heard && !entered || idle && knows && returns || gives && look == 0))
+/* A leader does this before the next tick. While it adopts, it gives back one tick later: timers.pml says why. */
+#define owes (!TRACED && (idle && up && fresh && flag && !heard && !entered || gives && look == 0 || \
+                          idle && knows && returns && (owed || heard || !flag)))
 /* What a request comes to: told apart in traces. */
 #define on_pod(r) (r.kind == Mark || r.kind == Give)
 #define outcome(r, what) (!TRACED -> what : (r.kind == Enter -> entered_it : (!r.tested -> (on_pod(r) -> refused : \
     nothing_done) : (r.kind == Mark -> marked : (r.kind == Give -> given_back : (r.kind == Leave -> left_it : confirmed_it))))))
 
-inline send(what) { mine.kind = what; mine.tested = 1; mine.age = 0 }
-inline forget(r) { r.kind = 0; r.tested = 0; r.age = 0 }
-inline give_up() { late.kind = mine.kind; late.tested = mine.tested; late.age = mine.age; forget(mine) }
-inline overtaken(a, b) { late.tested = late.tested && late.kind != a && late.kind != b;
-    mine.tested = mine.tested && mine.kind != a && mine.kind != b }
+inline lapses(r, a, b) { r.tested = r.tested && r.kind != a && r.kind != b }
+inline overtaken(a, b) { lapses(mine, a, b); lapses(late[0], a, b); lapses(late[LATES - 1], a, b) }
+inline disturbed() { owed = 0 }
 inline written() { if :: !UNTESTED -> overtaken(Mark, Give) :: else fi; holds(spec == MaxInt64 || spec == word) /* P4 */ }
 inline owner_sets(seconds) { spec = seconds; word = seconds; owed = 0; written() }
 inline decide(r) {                   /* the API server decides a request */
@@ -84,6 +75,7 @@ inline begin(with_flag) { quiet = 0; up = 1; flag = with_flag; fresh = OLD_ORDER
 inline end() { up = 0; flag = 0; fresh = 0; heard = 0; this_order = 0; entered = 0; saw_entry = 0; knows = 0; clean = 0;
     age = 0; look = 0; owed = 0 }
 
+LATE_REQUESTS
 active proctype all_of_it() {
     BEGIN
     do
@@ -97,9 +89,7 @@ active proctype all_of_it() {
     /* Leaders begin and die; requests are decided, late or lost. */
     MOVE(0, leader_with_flag, !up) begin(1) }
     MOVE(0, leader_without_flag, !up) begin(0) }
-    MOVE(0, leader_ends, up && idle) end() }
-    MOVE(0, (TRACED -> leader_ends : leader_ends_request_late), up && !idle && late.kind == 0) give_up(); end() }
-    MOVE(0, request_late, up && !idle && late.kind == 0) give_up(); owed = 0 }
+    LEADER_ENDS
     MOVE(0, outcome(mine, answered), !idle)
         if :: mine.kind == Enter -> entered = 1
            :: mine.kind == Mark && mine.tested -> knows = 1
@@ -107,8 +97,6 @@ active proctype all_of_it() {
            :: !mine.tested -> owed = 0
            :: else fi;
         decide(mine) }
-    MOVE(0, outcome(late, late_request_decided), late.kind) owed = 0; decide(late) }
-    MOVE(0, late_request_lost, late.kind) forget(late) }
     MOVE(0, outdated, TRACED && on_pod(mine) && mine.tested) mine.tested = 0 }
     /* The leader. */
     MOVE(0, leader_reads, up && (!fresh || heard != order || heard && !this_order || saw_entry != entry))
@@ -129,8 +117,10 @@ active proctype all_of_it() {
         hand_back = Said; entry = 0; overtaken(Leave, Leave) }
     MOVE(0, order_ends, order) hand_back = Nobody; order = 0; confirmed = 0; quiet = 0; this_order = ANY_ORDER; owed = 0;
         if :: !ANY_ORDER -> overtaken(Confirm, Confirm) :: else fi }
-    MOVE(0, tick, (idle || mine.age < 1) && (late.kind == 0 || late.age < LIFE) && !owes)
-        mine.age = mine.age + !idle; late.age = late.age + (late.kind != 0);
+    MOVE(0, person_pauses, true) skip }
+    MOVE(0, person_resumes, true) skip }
+    MOVE(0, tick, all_in_time && !owes)
+        requests_age();
         age = (up && age < WAIT -> age + 1 : age); look = (look == 0 || look == NEVER -> look : look - 1);
         quiet = (hand_back == Counting && quiet < WAIT -> quiet + 1 : quiet);
         owed = (gives && noted && !taint -> owed + 1 : 0); holds(owed <= OWED) /* P3 */ }

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from taint_eviction.core.control_state import Latch
+from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.core.effects import Work
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
@@ -124,6 +124,16 @@ def late_latch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedControlState, "latch", blindly)
 
 
+def any_pause(patch: pytest.MonkeyPatch) -> None:
+    """A pause that has ended is removed by what it covers, also where another one has replaced it."""
+
+    def blindly(self: SimulatedControlState, ended: Mapping[PauseScope, Pause]) -> None:
+        if self.control_state is not None:
+            self.control_state = self.control_state.without(ended)
+
+    patch.setattr(SimulatedControlState, "end_pauses", blindly)
+
+
 def never_taken_over(patch: pytest.MonkeyPatch) -> None:
     """A standby never takes the Lease of a process that does not renew it: the properties about order say nothing."""
     patch.setattr(Elector, "_is_running", lambda *_: True)
@@ -138,4 +148,5 @@ LEASE_BUGS: Mapping[str, Patch] = {
     "RELEASED_AT_WORK": released_at_work,
     "UNTESTED": untested,
     "LATE_LATCH": late_latch,
+    "ANY_PAUSE": any_pause,
 }

@@ -48,8 +48,8 @@ def scenario_of(moves: Sequence[Move], shift: Callable[[], float], name: str) ->
     steps = _Steps(moves, shift).steps()
     until = max([_BEGIN_SECONDS, *map(_end_of, steps)]) + LEADS_WITHIN_SECONDS
     pods = [
-        {"name": f"web-{k}", "nodeName": f"node-{k % 2}", "tolerations": [f"maintenance for {1 + k // 2}"]}
-        for k in range(2 * round(until))
+        {"name": f"web-{k}", "nodeName": f"node-{k % 2}", "tolerations": [f"maintenance for {1 + k}"]}
+        for k in range(round(until))
     ]
     taints = [{"at": 0.5 + k / 2, "taint": f"node-{k} maintenance=now:NoExecute"} for k in range(2)]
     return {
@@ -129,7 +129,7 @@ class _Steps:
                 self._make(at, {"restart": {"replica": self._number(move.of), "after": 1, "gracefully": True}})
             case "suspended":
                 # So that the process has begun an eviction, or awaits an answer, and hears late what happened since.
-                self._make(at - 1.0, {"delay": {"call": "delete", "for": 1.5, "connect": 0.6}})
+                self._make(at - 1.5, {"delay": {"call": "delete", "for": 2.0, "connect": 1.1}})
                 self._make(at - 0.1, {"lag": {"watch": "pods", "replica": self._number(move.of), "by": 60}})
                 if move.of in self._awaits:
                     late = {"call": "writeLease", "node": self._replica(move.of), "for": 2.3, "back": 2.5}

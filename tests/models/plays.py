@@ -71,11 +71,12 @@ def _lease(document: JsonObject) -> tuple[list[Move], str]:
     return played.trace, "" if played.leads else "nobody leads in the end"
 
 
-_TIMERS = _countdowns("timers", TIMERS, "timers")
+_TIMERS = _countdowns("timers", TIMERS, "hand-back and timers")
 PARTS: Mapping[str, Part] = {
     "hand-back": _countdowns("hand_back", HAND_BACK, "hand-back"),
     "timers": _TIMERS,
     "two taints": _TIMERS,
+    "hand-back and timers": _TIMERS,
     "elections": Part("elections", {}, "elections", thinned, scenario_of, _lease, 0.3),
     "control state": Part(
         "control_state",
@@ -87,7 +88,7 @@ PARTS: Mapping[str, Part] = {
         0.3,
     ),
 }
-# The parts of which walks are played: two taints are played with the timers.
+# The parts of which walks are played.
 WALKED = tuple(name for name, part in PARTS.items() if part.walks == name)
 
 

@@ -7,6 +7,7 @@
 #ifndef MISTAKE
 #define MISTAKE 0            /* which mistake is put in, by -DMISTAKE=<its number>; 0: none */
 #endif
+#define each(k, n, ...) k = 0; do :: k < n -> __VA_ARGS__; k++ :: else -> break od; k = 0
 #define MOVE(i, move, guard) :: d_step { (guard) && seen(move, i) -> see(move, i);
 #ifndef TRACE
 #define TRACED 0
