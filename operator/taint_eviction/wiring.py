@@ -128,7 +128,7 @@ def build(
 
     def may_evict() -> bool:
         # The final decision, right before this, has already considered an open breaker.
-        return suspension.of_cluster(exempt=True) is None
+        return guards.blocking_all(clock.now(), exempt=True) is None
 
     memory = OutcomeMemory()
     parts = PodParts(needed_keys(settings.policy.label_keys), holds=settings.max_hold_seconds > 0)
@@ -162,7 +162,7 @@ def build(
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
-    suspension, policy_check = live.controller.suspension, assembled.policy_check
+    guards, policy_check = live.controller.guards, assembled.policy_check
     policy = None
     if policy_file is not None:
         changes = PolicyChanges(live.change_policy, parts, engine.list_pods_again)

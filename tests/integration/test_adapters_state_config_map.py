@@ -19,10 +19,9 @@ from taint_eviction.adapters.state_config_map import StateConfigMap, UnusableSta
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.policy import EvictionPolicy
-from taint_eviction.core.suspension import Suspension
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, FailureReason
 
 NAMESPACE, NAME = "kube-system", "orders"
@@ -265,12 +264,12 @@ async def test_a_reset_does_not_close_a_breaker_that_opened_later(at: ClientStag
 
 
 async def test_a_key_that_becomes_unreadable_holds_evictions_although_a_reset_is_known(at: ClientStage) -> None:
-    """The unreadable key has replaced the reset, so it is newer; another reset ends the suspension."""
-    suspension, now = Suspension(EvictionPolicy(), Breaker(BreakerPolicy()), None), at.server.clock.now().timestamp()
+    """The unreadable key has replaced the reset, so it is newer; another reset unblocks them."""
+    guards, now = Guards(EvictionPolicy(), Breaker(BreakerPolicy()), None), at.server.clock.now().timestamp()
 
     async def held() -> WaitReason | None:
-        suspension.order(await state(at).read() or ControlState(), Moment(0.0, now))
-        return suspension.of_cluster()
+        guards.order(await state(at).read() or ControlState(), Moment(0.0, now))
+        return guards.blocking_all(Moment(0.0, now))
 
     await state(at).write_reset(now)
     assert await held() is None

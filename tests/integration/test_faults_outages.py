@@ -201,7 +201,7 @@ async def test_start_during_an_outage_waits_and_then_evicts() -> None:
             assert running.metric("synced") == 0
             server.faults.clear()
             await running.until(lambda: running.metric("synced") == 1)
-            await running.until(lambda: running.application.live.controller.suspension.control_state is not None)
+            await running.until(lambda: running.application.live.controller.guards.control_state is not None)
             assert await running.probe("/readyz") == (200, "ok")
             await deleted(server, "web")
             await running.until(lambda: events_about(server, uid))

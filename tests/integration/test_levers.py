@@ -69,7 +69,7 @@ async def levers(tmp_path: Path) -> AsyncIterator[Levers]:
         async with controlling(server, LED) as controlled:
             application = controlled.application
             await controlled.until(application.gate.may_act)
-            await controlled.until(lambda: application.live.controller.suspension.control_state is not None)
+            await controlled.until(lambda: application.live.controller.guards.control_state is not None)
             own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
             server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
             config = write_kubeconfig(tmp_path / "config", server)

@@ -116,7 +116,7 @@ def paused_too(patch: pytest.MonkeyPatch) -> None:
     may_mark = Adopter._may_mark
 
     def may_mark_now(self: Adopter) -> bool:
-        control_state = self._suspension.control_state
+        control_state = self._guards.control_state
         return may_mark(self) and control_state is not None and not control_state.pauses()
 
     patch.setattr(Adopter, "_may_mark", may_mark_now)

@@ -38,7 +38,7 @@ def incident(path: Path) -> None:
         live.observe(fact)
 
     def at(second: float) -> None:
-        while (due := live.controller.attempts.next_at(clock.at)) is not None and due <= second:
+        while (due := live.controller.attempts.next_at(clock.now())) is not None and due <= second:
             clock.at = max(clock.at, due)
             for work in live.take_due(10, 10):
                 live.settle(work, Done())

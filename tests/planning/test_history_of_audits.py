@@ -46,7 +46,7 @@ class Incident:
 
     def until(self, second: float) -> None:
         """Evict all pods that are due up to then; each pod vanishes at once, unless its attempt is refused first."""
-        while (due := self.live.controller.attempts.next_at(self.clock.at)) is not None and due <= second:
+        while (due := self.live.controller.attempts.next_at(self.clock.now())) is not None and due <= second:
             self.clock.at = max(self.clock.at, due)
             for work in self.live.take_due(10, 10):
                 self.settle(work)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.property.oracle import ExpectedDecisions
 from tests.property.strategies import examples
-from tests.unit.builders import Stage, node, pod, taint, tolerates
+from tests.unit.builders import Stage, moment, node, pod, taint, tolerates
 from tests.unit.hints import hints, places
 
 from taint_eviction.core.control_state import ControlState, Pause
@@ -378,7 +378,7 @@ class ControllerMachine(RuleBasedStateMachine):
         for work in self.oracle.in_flight.values():
             self.stage.settle(work, Failed("late", self.stage.now))
         brain = self.stage.brain
-        assert brain.attempts.next_at(self.stage.now) is None
+        assert brain.attempts.next_at(moment(self.stage.now)) is None
         assert hints(brain._queue) == {}
         assert len(brain._reconciler._take_backs._queue) == 0
         assert not any([list(brain.pods), brain.watched_nodes(), brain.nodes.known, brain.pods._by_node])

@@ -271,7 +271,7 @@ class HintsMachine(RuleBasedStateMachine):
         """
         if not hasattr(self, "plain") or not any(map(_is_to_be_done, self.plain.pods)):
             return
-        at, refilled_at = (brain.attempts.next_at(self.now) for brain in (self.plain, self.refilled))
+        at, refilled_at = (brain.attempts.next_at(moment(self.now)) for brain in (self.plain, self.refilled))
         assert at is None or (refilled_at is not None and refilled_at <= max(at, self.now))
 
 

@@ -14,6 +14,7 @@ from taint_eviction.core.effects import Effect, Failed, Work
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.guards import Guards
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.limits import Token, TokenBucket
@@ -21,7 +22,6 @@ from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.reconciler import Reconciler
-from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.unready_nodes import UnreadyNodes
 from taint_eviction.runtime.backoff import backoff_seconds
 from taint_eviction.runtime.control_state_sync import ControlStateSync
@@ -102,9 +102,9 @@ def breaker_counts_lost_nodes_by_taints(patch: pytest.MonkeyPatch) -> None:
 
 def latch_is_lost_at_restart(patch: pytest.MonkeyPatch) -> None:
     """The latch is written but never read: a new process begins with a closed breaker."""
-    take_latch = Suspension._take_latch
+    take_latch = Guards._take_latch
     patch.setattr(
-        Suspension,
+        Guards,
         "_take_latch",
         lambda self, control_state: take_latch(self, dataclasses.replace(control_state, latch=None)),
     )

@@ -183,7 +183,7 @@ class Stage:
 
     def next_at(self) -> float | None:
         """When something is due next."""
-        return self.brain.attempts.next_at(self.now)
+        return self.brain.attempts.next_at(moment(self.now))
 
     def send(self, work: Work) -> None:
         """Send the request that ends the pod now."""
@@ -207,7 +207,7 @@ class Stage:
     def play(self, until: float) -> list[tuple[float, str]]:
         """Evict all that is due up to ``until``, each pod vanishing at once; list instant and UID of each."""
         gone: list[tuple[float, str]] = []
-        while (next_at := self.brain.attempts.next_at(self.now)) is not None and next_at <= until:
+        while (next_at := self.brain.attempts.next_at(moment(self.now))) is not None and next_at <= until:
             self.at(max(self.now, next_at))
             for work in self.take():
                 assert isinstance(work, Eviction)

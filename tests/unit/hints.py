@@ -55,7 +55,7 @@ def fill_anew(brain: Controller) -> None:
     queue, take_backs = brain._queue, brain._reconciler._take_backs
     queue._first_tries, queue._settling, queue._retries, queue._taint_changes = (TimedWorkerQueue() for _ in range(4))
     for lines in fair(queue).values():
-        lines._entries, lines._flows, lines._suspended = {}, {}, 0
+        lines._entries, lines._flows, lines._blocked = {}, {}, 0
         lines._ready, lines._kept, lines._calls = [], {}, []
     records = sorted(brain.pods, key=lambda record: record.turn)
     for record in records:

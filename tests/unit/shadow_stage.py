@@ -44,7 +44,7 @@ class ShadowStage:
         """Let it be ``seconds``: until then the dry run evicts what is due, and the shadow looks after its pods."""
         assert seconds >= self.now, "time goes forward"
         while True:
-            due_at = self.brain.attempts.next_at(self.now) if self.leads else None
+            due_at = self.brain.attempts.next_at(moment(self.now)) if self.leads else None
             next_at = min(max(self.now, seconds if due_at is None else due_at), self.now + 0.5, seconds)
             self.now = next_at
             self._tell(self.brain.evaluate(moment(self.now)))

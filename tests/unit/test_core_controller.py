@@ -85,7 +85,7 @@ def test_removing_the_taint_in_time_cancels_the_eviction() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(1)))
     assert stage.at(0.5).sees(node()) == [NodeCleared("n1"), Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
-    assert stage.brain.attempts.next_at(stage.now) is None
+    assert stage.brain.attempts.next_at(moment(stage.now)) is None
     assert stage.play(FOREVER) == []
 
 

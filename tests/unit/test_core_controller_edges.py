@@ -148,11 +148,11 @@ def test_the_next_instant_is_that_of_a_deadline_or_a_take_back() -> None:
     """The earlier of both counts; where no retries may begin, take-backs do not count."""
     stage = marked_and_called_off()
     stage.settle(stage.take_take_back(), Failed("busy", 20))
-    assert (stage.next_at(), stage.brain.attempts.next_at(10, retries=False)) == (20, None)
+    assert (stage.next_at(), stage.brain.attempts.next_at(moment(10), retries=False)) == (20, None)
     stage.sees(node(taint(), name="n2"), pod(tolerates(40), name="other", uid="o", on="n2"))
-    assert (stage.next_at(), stage.brain.attempts.next_at(10, retries=False)) == (20, 50)
+    assert (stage.next_at(), stage.brain.attempts.next_at(moment(10), retries=False)) == (20, 50)
     stage.sees(pod(tolerates(5), name="other", uid="o", on="n2"))
-    assert (stage.next_at(), stage.brain.attempts.next_at(10, retries=False)) == (15, 15)
+    assert (stage.next_at(), stage.brain.attempts.next_at(moment(10), retries=False)) == (15, 15)
 
 
 @pytest.mark.parametrize(("most", "max_retries", "begun"), [(9, 9, 2), (9, 1, 1), (1, 9, 1), (9, 0, 0), (0, 9, 0)])
@@ -193,7 +193,7 @@ def test_the_condition_of_a_pod_that_is_gone_is_not_taken_back() -> None:
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     stage.observe(PodGone(ref()))
     assert stage.at(1000).take() == []
-    assert stage.brain.attempts.next_at(1000) is None
+    assert stage.brain.attempts.next_at(moment(1000)) is None
 
 
 def test_a_condition_that_was_found_and_then_reset_by_somebody_else_is_not_taken_back() -> None:

@@ -31,9 +31,9 @@ from taint_eviction.core.effects import (
     WorkOutcome,
 )
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodGone, PodsReleased, PodsSwept
+from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.objects import NOT_READY, Taint
-from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 BLOCK = Block(BlockReason.BUDGET, "web")
@@ -1285,7 +1285,7 @@ def test_an_eviction_that_is_held_indefinitely_is_cancelled() -> None:
 def test_a_controller_with_default_values_holds_nothing_back() -> None:
     """By default there is no limit, no pause, and no breaker."""
     brain = Controller()
-    assert brain.suspension.of_cluster() is None
+    assert brain.guards.blocking_all(moment(0)) is None
     assert not brain.breaker.policy.enabled
     assert brain.status.policy == EvictionPolicy()
 
@@ -1297,9 +1297,9 @@ def test_a_swapped_taint_does_not_make_the_controller_ask_a_budget_sooner() -> N
     assert attempt(stage.at(1), blocked(6)) is True
     stage.at(2).sees(node(taint("k2")))
     assert stage.take() == []
-    assert stage.brain.attempts.next_at(2) == 6
+    assert stage.brain.attempts.next_at(moment(2)) == 6
     stage.sees(node(taint("k3")))
-    assert stage.brain.attempts.next_at(2) == 12
+    assert stage.brain.attempts.next_at(moment(2)) == 12
     assert stage.at(12).take_eviction().tries == 0
 
 

@@ -68,7 +68,7 @@ def test_an_eviction_names_its_pod_its_node_and_its_decision() -> None:
 def test_nothing_is_taken_before_it_is_due() -> None:
     """The next instant is exact, so nothing has to poll."""
     stage = armed()
-    assert stage.brain.attempts.next_at(stage.now) == 10
+    assert stage.brain.attempts.next_at(moment(stage.now)) == 10
     assert stage.at(9.999).take() == []
 
 
@@ -77,7 +77,7 @@ def test_an_eviction_in_flight_is_not_taken_again() -> None:
     stage = armed()
     stage.at(10).take_eviction()
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")))
-    assert stage.brain.attempts.next_at(stage.now) is None
+    assert stage.brain.attempts.next_at(moment(stage.now)) is None
     assert stage.at(1000).take() == []
 
 
@@ -270,7 +270,7 @@ def test_a_retry_never_opens_a_new_window() -> None:
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(40))
     stage.at(20).sees(pod(tolerates(10), marked=True), node(taint(), taint("k2")))
-    assert stage.brain.attempts.next_at(stage.now) == 40
+    assert stage.brain.attempts.next_at(moment(stage.now)) == 40
     work = stage.at(40).take_eviction()
     assert work.marked
     assert stage.settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 30.0)]
@@ -355,8 +355,8 @@ def test_retries_take_no_more_than_their_share() -> None:
     assert len(stage.take(most=10, max_retries=0)) == 0
     assert len(stage.take(most=10, max_retries=4)) == 4
     assert len(stage.take(most=1, max_retries=4)) == 1
-    assert stage.brain.attempts.next_at(stage.now) == 5
-    assert stage.brain.attempts.next_at(stage.now, retries=False) is None
+    assert stage.brain.attempts.next_at(moment(stage.now)) == 5
+    assert stage.brain.attempts.next_at(moment(stage.now), retries=False) is None
 
 
 def test_no_more_of_two_thousand_evictions_begin_than_there_are_workers() -> None:

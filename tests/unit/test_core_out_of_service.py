@@ -173,7 +173,7 @@ def test_an_open_breaker_holds_exempt_pods_only_if_too_many_nodes_are_out_of_ser
     on.sees(off(name="n3"))
     on.brain.evaluate(moment(1))
     assert on.brain.attempts.take_due(moment(1), 9, 9) == []
-    assert (on.brain.attempts.next_at(1) or 0.0) > 1
+    assert (on.brain.attempts.next_at(moment(1)) or 0.0) > 1
 
 
 def test_a_latch_for_too_many_nodes_out_of_service_holds_exempt_pods_after_a_restart() -> None:

@@ -10,7 +10,7 @@ from tests.unit.runtime_fakes import Body, How, Wire, at, refused, running, slow
 
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.pods import WaitReason
+from taint_eviction.core.guards import WaitReason
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 
 PAUSED = ControlState(cluster=Pause(EPOCH, "looking into it"))
@@ -107,7 +107,7 @@ class SyncedBrain:
     @property
     def held(self) -> WaitReason | None:
         """What holds all evictions."""
-        return self.body.brain.suspension.of_cluster()
+        return self.body.brain.guards.blocking_all(self.body.clock.now())
 
     def trip(self, latch: Latch = LATCH) -> None:
         """Open the breaker, as the brain does by itself."""
@@ -601,14 +601,14 @@ async def test_no_pause_ends_while_the_time_is_not_known() -> None:
     )
     async with running(it.standing.run()):
         await until(8.4)
-        assert it.body.brain.suspension.pauses()["node"] == 2
+        assert it.body.brain.guards.pauses()["node"] == 2
         assert it.store.written == []
         await until(8.6)
-        assert it.body.brain.suspension.pauses()["node"] == 1
+        assert it.body.brain.guards.pauses()["node"] == 1
         await until(99.9)
-        assert it.body.brain.suspension.pauses()["node"] == 1
+        assert it.body.brain.guards.pauses()["node"] == 1
         await until(100.1)
-        assert it.body.brain.suspension.pauses()["node"] == 0
+        assert it.body.brain.guards.pauses()["node"] == 0
 
 
 @virtually
@@ -721,10 +721,10 @@ async def test_what_was_deleted_stays_in_force_and_is_written_again_after_ten_se
         await until(29.9)
         assert it.held is WaitReason.BREAKER_OPEN
         assert it.store.is_absent
-        assert it.body.brain.suspension.control_state == LOST
+        assert it.body.brain.guards.control_state == LOST
         await until(40)
     assert (it.store.kept, it.store.kept_at) == (LOST, [0.5, 30])
-    assert it.body.brain.suspension.control_state == LOST
+    assert it.body.brain.guards.control_state == LOST
     assert caplog.messages == [
         "the ConfigMap with pauses and breaker was deleted or replaced: they stay in force as known",
         "the ConfigMap with pauses and breaker has been written again",
@@ -819,7 +819,7 @@ async def test_an_object_that_somebody_else_creates_again_ends_no_pause() -> Non
         it.store.create(ControlState(nodes={"n1": Pause(EPOCH)}))
         await until(29.9)
         both = ControlState(PAUSED.cluster, {"n1": Pause(EPOCH)})
-        assert it.body.brain.suspension.control_state == both
+        assert it.body.brain.guards.control_state == both
         await until(40)
         assert it.store.kept == both
         it.store.kept = ControlState()

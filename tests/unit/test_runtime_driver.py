@@ -374,7 +374,7 @@ async def test_never_two_for_one_pod(seed: int) -> None:
     assert attempts.doubles == []
     assert attempts.most <= 6
     assert attempts.max_retries <= 3
-    assert (it.driver.in_flight, it.in_flight(), it.brain.attempts.next_at(it.clock.now().at)) == (0, [], None)
+    assert (it.driver.in_flight, it.in_flight(), it.brain.attempts.next_at(it.clock.now())) == (0, [], None)
     assert all(one.terminating for one in it.api.pods.values())
 
 

@@ -80,7 +80,7 @@ async def test_cancelled_it_cancels_what_is_in_flight_and_settles_it() -> None:
     async with running(it.driver.run()):
         await until(1)
         assert it.driver.in_flight == 3
-    assert (it.driver.in_flight, it.in_flight(), it.brain.attempts.next_at(it.clock.now().at)) == (0, [], 0)
+    assert (it.driver.in_flight, it.in_flight(), it.brain.attempts.next_at(it.clock.now())) == (0, [], 0)
 
 
 @virtually

@@ -82,7 +82,7 @@ async def test_who_waits_for_a_limit_is_cancelled_with_its_node() -> None:
         at(2.5, it.sees, node(name="n0"))
         await until(60)
     assert sent(it) == [0, 1, 2]
-    assert it.brain.attempts.next_at(it.clock.now().at) is None
+    assert it.brain.attempts.next_at(it.clock.now()) is None
 
 
 @virtually

@@ -36,7 +36,7 @@ async def test_taking_back_reads_live_and_writes_once() -> None:
     """One GET, one PATCH against that version."""
     it = called_off()
     assert await take_back(it) == Done()
-    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at)) == (["GET pod", "UNMARK"], None)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now())) == (["GET pod", "UNMARK"], None)
 
 
 @virtually
@@ -45,7 +45,7 @@ async def test_a_condition_that_is_not_ours_is_left_alone() -> None:
     it = called_off()
     it.api.put(pod(tolerates(10)))
     assert await take_back(it) == Done()
-    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at)) == (["GET pod"], None)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now())) == (["GET pod"], None)
 
 
 @virtually
@@ -54,7 +54,7 @@ async def test_a_pod_that_is_being_deleted_keeps_its_condition() -> None:
     it = called_off()
     it.api.put(pod(tolerates(10), marked=True, terminating=True))
     assert await take_back(it) == Done()
-    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at)) == (["GET pod"], None)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now())) == (["GET pod"], None)
 
 
 @virtually
@@ -102,7 +102,7 @@ async def test_a_closed_gate_holds_a_take_back() -> None:
     it = called_off()
     it.gate.open = False
     assert await take_back(it) == Suspended()
-    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at) is not None) == (["GET pod"], True)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now()) is not None) == (["GET pod"], True)
 
 
 @virtually
@@ -113,7 +113,7 @@ async def test_gone_at_either_step_a_take_back_is_done_with() -> None:
         it.api.will(vanishes, How(effect_after=0.5))
         at(now() + 0.25, it.api.remove, *it.api.pods)
         assert await take_back(it) == PodIsGone()
-        assert it.brain.attempts.next_at(it.clock.now().at) is None
+        assert it.brain.attempts.next_at(it.clock.now()) is None
 
 
 @virtually

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from taint_eviction.adapters.metrics import Readings
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.control_state_sync import ControlStateSync
@@ -34,18 +35,18 @@ def readings_of(
     """
     status, breaker = controller.status, controller.breaker
 
-    def failures(held: bool = True) -> list[FailedAttempts]:
-        return status.failures(held=held) if gate.may_act() else []
+    def failures(unblocked_at: Moment | None = None) -> list[FailedAttempts]:
+        return status.failures(unblocked_at=unblocked_at) if gate.may_act() else []
 
     def longest_blocked_seconds() -> float:
-        now = clock.now().at
-        return max((now - each.since_at for each in failures(held=False) if not each.evacuates), default=0.0)
+        now = clock.now()
+        return max((now.at - each.since_at for each in failures(now) if not each.evacuates), default=0.0)
 
     def blocked() -> Mapping[str, float]:
         return Counter(each.block.reason.value for each in failures() if each.block is not None)
 
     def waiting() -> Mapping[str, float]:
-        counts = status.waiting_counts() if gate.may_act() else {}
+        counts = status.waiting_counts(clock.now()) if gate.may_act() else {}
         return {reason.name.lower(): count for reason, count in counts.items()}
 
     def newly_tainted() -> dict[str, float]:
@@ -74,7 +75,7 @@ def readings_of(
         eviction_loops=eviction_loops,
         breaker_open=lambda: breaker.latch is not None,
         newly_tainted=newly_tainted,
-        pauses=controller.suspension.pauses,
+        pauses=controller.guards.pauses,
         orders_age_seconds=lambda: 0.0 if control_state is None else control_state.age_seconds(),
         breaker_unwritten_seconds=lambda: 0.0 if control_state is None else control_state.unwritten_seconds(),
         policy_invalid=policy_invalid,

@@ -20,7 +20,7 @@ from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Block
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pods import InFlight, Queued, Retrying, Settling, Waiting, WaitReason
+from taint_eviction.core.pods import InFlight, Queued, Retrying, Settling, Waiting
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.status import Pending, Status
 from taint_eviction.core.text import JsonObject
@@ -38,7 +38,6 @@ TAKEN_OVER_LATER = "its countdown is taken over shortly before the built-in cont
 # For how many pairs of node and taint a status counts the pods.
 MAX_GROUPS = 100
 
-_ITS_TURN = frozenset({WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.LIMITED})
 _NOT_LEADING = {"reason": "not_leading", "text": "this replica does not lead: the one that does evicts it"}
 
 
@@ -313,7 +312,7 @@ def state_of(pending: Pending) -> str:
             return "inFlight"
         case Waiting():
             return "waiting"
-        case Queued(wait_reason=wait_reason) if wait_reason not in _ITS_TURN:
+        case Queued() if pending.wait_reason is not None and not pending.wait_reason.is_place:
             return "held"
         case Settling() | Queued() | Retrying():
             if pending.failures is None:
@@ -390,22 +389,11 @@ def _hold(pending: Pending, status: Status, process: ProcessState) -> JsonObject
     hold = pending.wait_reason
     if hold is None:
         return None
-    if hold in _ITS_TURN and not process.leading:
+    if hold.is_place and not process.leading:
         return _NOT_LEADING
-    return {"reason": hold.name.lower(), "text": hold.value + _said(hold, pending, status)}
-
-
-def _said(hold: WaitReason, pending: Pending, status: Status) -> str:
-    """Return since when and why the pod is held, if a person has ordered it."""
-    pod, control_state, latch = pending.record.pod, status.control_state or ControlState(), status.breaker.latch
-    pauses = {
-        WaitReason.BREAKER_OPEN: None if latch is None else Pause(latch.since_epoch, latch.cause, by=latch.controller),
-        WaitReason.PAUSED: control_state.cluster,
-        WaitReason.NODE_PAUSED: control_state.nodes.get(pod.node_name or ""),
-        WaitReason.NAMESPACE_PAUSED: control_state.namespaces.get(pod.ref.key.namespace),
-    }
-    pause = pauses.get(hold) or Pause()
-    return bracketed(pause.since_epoch, pause.reason, pause.until_epoch, pause.by)
+    said = status.says(hold, pending) or Pause()
+    since = bracketed(said.since_epoch, said.reason, said.until_epoch, said.by)
+    return {"reason": hold.name.lower(), "text": hold.value + since}
 
 
 def _block(block: Block | None) -> JsonObject | None:

@@ -31,13 +31,13 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import asks
+from taint_eviction.core.guards import Guards
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord, Queued
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.core.reconciler import Reconciler, flow_of
-from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 
 # How often the eviction API is asked for a pod whose virtual machine moves away, at most.
@@ -52,22 +52,23 @@ class Attempts:
         pods: KnownPods,
         queue: EvictionQueue,
         breaker: Breaker,
-        suspension: Suspension,
+        guards: Guards,
         reconciler: Reconciler,
         take_backs: TakeBacks,
     ) -> None:
         self._pods = pods
         self._queue = queue
         self._breaker = breaker
-        self._suspension = suspension
+        self._guards = guards
         self._reconciler = reconciler
         self._take_backs = take_backs
 
     # How it begins
 
-    def next_at(self, now: float, retries: bool = True) -> float | None:
+    def next_at(self, now: Moment, retries: bool = True) -> float | None:
         """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
-        instants = [self._queue.next_at(now, retries, stopped=self._stopped(True), only_exempt=self._stopped())]
+        stopped, only_exempt = self._stopped(now, exempt=True), self._stopped(now)
+        instants = [self._queue.next_at(now.at, retries, stopped, only_exempt)]
         if retries:
             instants.append(self._take_backs.next_at())
         return min((instant for instant in instants if instant is not None), default=None)
@@ -80,31 +81,28 @@ class Attempts:
         settled.
         """
         self._reconciler.advance(now)  # Moves no deadline, so there is no effect to report.
-        taken = self._begin_evictions(now, max_works, only_exempt=True)
-        urgent = self._begin_evictions(now, min(max_works - len(taken), max_retries), retry=True, only_exempt=True)
+        only_exempt = self._stopped(now)
+        # None may begin before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
+        none = self._stopped(now, exempt=True) or (self._breaker.has_news and not only_exempt)
+        most = 0 if none else max_works
+        taken = self._begin_evictions(now, most, only_exempt=True)
+        urgent = self._begin_evictions(now, min(most - len(taken), max_retries), only_exempt=True, retry=True)
         taken += urgent
-        taken += self._begin_evictions(now, max_works - len(taken))
+        taken += self._begin_evictions(now, most - len(taken), only_exempt)
         room = min(max_works, len(taken) + max_retries - len(urgent))
         while len(taken) < room and (ref := self._take_backs.pop_due(now.at)) is not None:
             taken.append(self._begin_take_back(ref))
-        return taken + self._begin_evictions(now, room - len(taken), retry=True)
+        return taken + self._begin_evictions(now, min(most, room) - len(taken), only_exempt, retry=True)
 
-    def _begin_evictions(
-        self, now: Moment, max_works: int, *, retry: bool = False, only_exempt: bool = False
-    ) -> list[Work]:
-        """Begin first tries, or retries.
-        None may begin before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
-        """
+    def _begin_evictions(self, now: Moment, most: int, only_exempt: bool, *, retry: bool = False) -> list[Work]:
+        """Begin first tries, or retries, at most this many."""
         begun: list[Work] = []
-        stopped = self._stopped()
-        if self._stopped(exempt=True) or (self._breaker.has_news and not stopped):
-            return begun
-        while len(begun) < max_works and (taken := self._queue.take(now.at, retry, only_exempt or stopped)) is not None:
+        while len(begun) < most and (taken := self._queue.take(now.at, retry, only_exempt)) is not None:
             begun.append(self._begin_eviction(*taken, now))
         return begun
 
-    def _stopped(self, exempt: bool = False) -> bool:
-        return self._suspension.of_cluster(exempt) is not None
+    def _stopped(self, now: Moment, exempt: bool = False) -> bool:
+        return self._guards.blocking_all(now, exempt) is not None
 
     def _begin_eviction(self, record: PodRecord, tokens: tuple[Token, ...], now: Moment) -> Eviction:
         state, decision = record.state, record.decision
@@ -149,15 +147,15 @@ class Attempts:
         return None if self._may_go_on(record, decision, state, now) else Suspended()
 
     def _may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight, now: Moment) -> bool:
-        """Return whether an eviction that was begun may still be sent: nothing holds it, and its rule still applies.
-        A change of policy also stops it: the limits of the new policy have not let it through. A pod that was held
+        """Return whether an eviction that was begun may still be sent: no guard blocks it, and its rule still applies.
+        A change of policy also stops it: the limits of the new policy have not let it through. A pod that was blocked
         meanwhile is not deleted because budgets had refused it for long enough before.
         """
         flow, handling = begun.schedule.flow, self._reconciler.handling(record, decision)
         if begun.tokens is None or flow != flow_of(record, handling):
             return False
         is_same_call = begun.work.by_eviction_api >= asks(handling, record.failures, now.at)
-        return is_same_call and self._suspension.of(flow) is None
+        return is_same_call and self._guards.blocking(flow, now) is None
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""

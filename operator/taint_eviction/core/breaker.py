@@ -15,7 +15,7 @@ A taint that was on its node before this process started, and has no ``timeAdded
 manager, which may have written something else. So it counts as new only if it evicts a pod that does not tolerate it at
 all and was on the node before that date: an older taint would have evicted that pod long ago. A taint that this process
 saw appear is new.
-Pure: the caller passes what is known and the time. ``suspension`` says what an open breaker holds back.
+Pure: the caller passes what is known and the time. ``guards`` says what an open breaker blocks.
 """
 
 import math

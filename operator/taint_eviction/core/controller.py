@@ -31,6 +31,7 @@ from taint_eviction.core.facts import (
     PodsSwept,
 )
 from taint_eviction.core.gone_objects import GoneObjects
+from taint_eviction.core.guards import Guards
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.objects import PodRef
@@ -39,7 +40,6 @@ from taint_eviction.core.pods import Deleted, KnownPods
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.status import Status
-from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 from taint_eviction.core.warnings import StrayTaints
 
@@ -71,12 +71,12 @@ class Controller:
         self.pods = KnownPods(gone)
         self.out_of_service = OutOfServiceNodes()
         self.breaker = Breaker(breaker, self.out_of_service, identity)
-        self.suspension = Suspension(eviction_policy, self.breaker, control_state)
+        self.guards = Guards(eviction_policy, self.breaker, control_state)
         self._queue = EvictionQueue(
             eviction_policy,
             breaker.settle_seconds if breaker.enabled else None,
             breaker.list_wait_seconds,
-            lambda key: self.suspension.of_flow(key) is not None,
+            lambda flow: self.guards.blocking_flow(flow) is not None,
             self.pods,
         )
         take_backs = TakeBacks()
@@ -87,18 +87,18 @@ class Controller:
             self.pods,
             self._queue,
             breaker=self.breaker,
-            suspension=self.suspension,
+            guards=self.guards,
             take_backs=take_backs,
             dry_run=dry_run,
         )
-        self.attempts = Attempts(self.pods, self._queue, self.breaker, self.suspension, self._reconciler, take_backs)
+        self.attempts = Attempts(self.pods, self._queue, self.breaker, self.guards, self._reconciler, take_backs)
         self.status = Status(
             self.nodes,
             self.pods,
             self._reconciler,
             self._queue,
             breaker=self.breaker,
-            suspension=self.suspension,
+            guards=self.guards,
             out_of_service=self.out_of_service,
         )
         # The nodes whose pods are watched: tainted now, or tainted recently and not yet released.
@@ -218,16 +218,16 @@ class Controller:
         records = self.pods.on_node(fact.node_name)
         return [effect for record in records for effect in self._reconciler.release(record, now)]
 
-    # What holds evictions back
+    # What blocks evictions
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
         """Apply what people have ordered. Pauses that have ended hold nothing; the caller calls again when one ends.
 
         While the API server's time is not known, none has ended.
         """
-        control_state, before = control_state.at(now.passed_epoch), self.suspension.control_state
+        control_state, before = control_state.at(now.passed_epoch), self.guards.control_state
         effects = self._reconciler.advance(now)  # A pause that ends now has held what is due, and people know of that.
-        effects += self.suspension.order(control_state, now)
+        effects += self.guards.order(control_state, now)
         if control_state != before:
             self.breaker.know_more(self._queue.reconsider())
             self.breaker.unready.news = True
@@ -244,16 +244,18 @@ class Controller:
             for record in self.pods:
                 record.begin_term()
         anew = self._reconciler.advance(now)
+        if changed := self.guards.note(now):
+            self.breaker.unready.news = True
         due, evictions = self._queue.due_together(), self._reconciler.evictions
-        effects = self.suspension.evaluate(self.nodes.known, due, now, evictions)
-        if is_new or effects:
+        effects = self.guards.evaluate(self.nodes.known, due, now, evictions)
+        if is_new or changed or effects:
             anew += self._reconciler.reconcile_failing(now)
         return [*anew, *effects, *self._stray_taints.tell(now), *self.out_of_service.report()]
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
         """Apply another eviction policy."""
         self._reconciler.eviction_policy = policy
-        self.suspension.change_policy(policy)
+        self.guards.change_policy(policy)
         self._queue.change_policy(policy, now.at)
         self.breaker.unready.news = True
         return self._reconciler.reconcile_all(list(self.pods.known.values()), now)

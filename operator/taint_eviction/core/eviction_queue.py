@@ -42,7 +42,7 @@ _UNANSWERED_EACH = 4
 class EvictionQueue:
     """All evictions that are wanted and have not begun.
 
-    ``is_suspended`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles.
+    ``is_blocked`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class EvictionQueue:
         policy: EvictionPolicy,
         settle_seconds: float | None,
         list_wait_seconds: float,
-        is_suspended: Callable[[FlowKey], bool],
+        is_blocked: Callable[[FlowKey], bool],
         pods: KnownPods,
     ) -> None:
         # Up to this instant, evictions have waited long enough for newly tainted nodes that are still unlisted.
@@ -61,14 +61,14 @@ class EvictionQueue:
         self._settle_seconds = settle_seconds or 0.0
         self._more_seconds = max(0.0, list_wait_seconds - self._settle_seconds)
         self._unlisted_since = math.inf
-        self._is_suspended = is_suspended
+        self._is_blocked = is_blocked
         self._has_moved = False
         self._turns = itertools.count(1)
         self._retries_taken = 0
         self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
         # First tries, retries after an answer, and retries after a call without one, which may hang again.
         self._due_first, self._due_again, self._due_unanswered = (
-            FairQueue(is_suspended, self._limits.buckets) for _ in range(3)
+            FairQueue(is_blocked, self._limits.buckets) for _ in range(3)
         )
         # When another taint becomes the effective one of a pod, which may then belong in another flow.
         self._taint_changes = TimedWorkerQueue()
@@ -180,7 +180,7 @@ class EvictionQueue:
     def after(self, state: Waiting | Settling | Retrying) -> Settling | Queued:
         """Return the state that follows when the time of this one has passed."""
         flow = state.schedule.flow
-        if isinstance(state, Waiting) and self._settles and not (flow.exempt or self._is_suspended(flow)):
+        if isinstance(state, Waiting) and self._settles and not (flow.exempt or self._is_blocked(flow)):
             return Settling(state.until + self._settle_seconds, state.schedule)
         return Queued(state.schedule)
 
@@ -241,7 +241,7 @@ class EvictionQueue:
         their nodes after the taint. Anybody may create such pods, and must not open the breaker for others.
         """
         came_later = sum(
-            count for flow, count in self._came_later.items() if not (flow.exempt or self._is_suspended(flow))
+            count for flow, count in self._came_later.items() if not (flow.exempt or self._is_blocked(flow))
         )
         return self.due() - self._due_first.exempt - came_later
 
@@ -266,7 +266,7 @@ class EvictionQueue:
         """
         for entry in list(self._settling):
             record = self._pods.known[entry.ref.key]
-            if isinstance(record.state, Settling) and self._is_suspended(record.state.schedule.flow):
+            if isinstance(record.state, Settling) and self._is_blocked(record.state.schedule.flow):
                 self._settling.cancel(entry.ref)
                 self._enter(record, Queued(record.state.schedule))
         for queue in (self._due_again, self._due_unanswered):

@@ -53,11 +53,11 @@ class _Flow:
     then ``called_by`` is the limit that called it last, if any.
     """
 
-    __slots__ = ("called_by", "entries", "keeper", "key", "live", "place", "suspended")
+    __slots__ = ("blocked", "called_by", "entries", "keeper", "key", "live", "place")
 
-    def __init__(self, key: FlowKey, suspended: bool) -> None:
+    def __init__(self, key: FlowKey, blocked: bool) -> None:
         self.key = key
-        self.suspended = suspended
+        self.blocked = blocked
         self.entries: list[_Entry] = []
         self.live = 0
         self.place: _Place | None = None
@@ -83,14 +83,14 @@ class _Kept:
 
 
 class FairQueue:
-    """The due pods in their flows. ``is_suspended`` tells whether a flow waits; ``buckets`` returns what limits it."""
+    """The due pods in their flows. ``is_blocked`` tells whether a flow waits; ``buckets`` returns what limits it."""
 
     def __init__(
         self,
-        is_suspended: Callable[[FlowKey], bool],
+        is_blocked: Callable[[FlowKey], bool],
         buckets: Callable[[str, str, str, float], tuple[TokenBucket, ...]],
     ) -> None:
-        self._is_suspended = is_suspended
+        self._is_blocked = is_blocked
         self._buckets = buckets
         self._entries: dict[NamespacedName, _Entry] = {}
         self._flows: dict[FlowKey, _Flow] = {}
@@ -100,7 +100,7 @@ class FairQueue:
         self._turn = 0
         self._next_turns: dict[str, int] = {}
         self._counted = 0
-        self._suspended = 0
+        self._blocked = 0
         # How many pods are in exempt flows that are not held.
         self.exempt = 0
 
@@ -111,18 +111,18 @@ class FairQueue:
     @property
     def free(self) -> int:
         """Count the pods whose flows are not held."""
-        return len(self._entries) - self._suspended
+        return len(self._entries) - self._blocked
 
     def add(self, ref: PodRef, key: FlowKey, fire_at: float) -> None:
         """Add a pod; no pod with the same key may be present."""
         flow = self._flows.get(key)
         if flow is None:
-            flow = self._flows[key] = _Flow(key, self._is_suspended(key))
+            flow = self._flows[key] = _Flow(key, self._is_blocked(key))
         entry = self._entries[ref.key] = _Entry(fire_at, self._count(), ref, flow)
         heapq.heappush(flow.entries, entry)
         flow.live += 1
-        self._suspended += flow.suspended
-        self.exempt += key.exempt and not flow.suspended
+        self._blocked += flow.blocked
+        self.exempt += key.exempt and not flow.blocked
         if flow.place is None or fire_at < flow.place.fire_at:
             flow.keeper = None
             self._put(flow)
@@ -173,22 +173,22 @@ class FairQueue:
     def holds(self, key: FlowKey) -> bool:
         """Return whether a flow was held when that was checked last."""
         flow = self._flows.get(key)
-        return flow is not None and flow.suspended
+        return flow is not None and flow.blocked
 
     def reconsider(self) -> int:
         """Check again for every flow whether it is held, and what limits it. Return how many pods are held no longer;
         exempt ones do not count.
         """
-        self._ready, self._kept, self._calls, self._suspended, self.exempt = [], {}, [], 0, 0
+        self._ready, self._kept, self._calls, self._blocked, self.exempt = [], {}, [], 0, 0
         released = 0
         for flow in self._flows.values():
-            was_suspended = flow.suspended
-            flow.suspended, flow.place, flow.keeper, flow.called_by = self._is_suspended(flow.key), None, None, None
-            if flow.suspended:
-                self._suspended += flow.live
+            was_blocked = flow.blocked
+            flow.blocked, flow.place, flow.keeper, flow.called_by = self._is_blocked(flow.key), None, None, None
+            if flow.blocked:
+                self._blocked += flow.live
             elif flow.key.exempt:
                 self.exempt += flow.live
-            elif was_suspended:
+            elif was_blocked:
                 released += flow.live
             self._put(flow)
         return released
@@ -197,7 +197,7 @@ class FairQueue:
 
     def _put(self, flow: _Flow) -> None:
         """Place a flow by its most overdue pod and its node's turn; a held flow has no place."""
-        if flow.suspended:
+        if flow.blocked:
             return
         places = self._ready if flow.keeper is None else self._kept.setdefault(flow.keeper, _Kept()).places
         flow.place = self._place(flow)
@@ -279,8 +279,8 @@ class FairQueue:
 
     def _leave(self, flow: _Flow) -> None:
         flow.live -= 1
-        self._suspended -= flow.suspended
-        self.exempt -= flow.key.exempt and not flow.suspended
+        self._blocked -= flow.blocked
+        self.exempt -= flow.key.exempt and not flow.blocked
         if flow.live == 0:
             del self._flows[flow.key]
             flow.place = None

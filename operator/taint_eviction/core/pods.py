@@ -36,20 +36,6 @@ from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef
 
 
-class WaitReason(Enum):
-    """Why a due pod is not evicted now, although no request was refused."""
-
-    ORDERS_UNKNOWN = "whether evictions are paused has not been read yet"
-    BREAKER_OPEN = "the circuit breaker is open"
-    PAUSED = "all evictions are paused"
-    NODE_PAUSED = "evictions from its node are paused"
-    NAMESPACE_PAUSED = "evictions in its namespace are paused"
-    RULE_PAUSED = "a rule of the policy pauses it"
-    SETTLING = "it waits for a moment, in case many nodes are being tainted"
-    UNLISTED = "it waits until the pods of newly tainted nodes have been listed"
-    LIMITED = "it waits for its turn: a limit, or all workers are busy"
-
-
 class Step(Enum):
     """How far work in flight has come. The last request may have taken effect, whatever the answer is."""
 
@@ -101,13 +87,9 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The pod is due and waits for its turn.
-
-    ``wait_reason`` is computed on request and not stored, because whole flows wait for the same reason.
-    """
+    """The pod is due and waits for its turn. ``guards`` say whether its flow is blocked: whole flows are."""
 
     schedule: Schedule
-    wait_reason: WaitReason = WaitReason.LIMITED
 
 
 @dataclass(frozen=True, slots=True)

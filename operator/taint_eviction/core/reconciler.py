@@ -12,6 +12,7 @@ from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, 
 from taint_eviction.core.effects import Cancelled, Effect, Evicted, EvictionLoop, Scheduled
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.instants import Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.objects import Pod, PodRef
@@ -24,10 +25,8 @@ from taint_eviction.core.pods import (
     Settling,
     Stays,
     Step,
-    WaitReason,
 )
 from taint_eviction.core.policy import EvictionPolicy, Handling, by_effective_taint, effective_taints, handling_of
-from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 from taint_eviction.core.warnings import EvictionLoops
 
@@ -48,7 +47,7 @@ class Reconciler:
         queue: EvictionQueue,
         *,
         breaker: Breaker,
-        suspension: Suspension,
+        guards: Guards,
         take_backs: TakeBacks,
         dry_run: bool,
     ) -> None:
@@ -60,7 +59,7 @@ class Reconciler:
         self._pods = pods
         self._queue = queue
         self._breaker = breaker
-        self._suspension = suspension
+        self._guards = guards
         self._take_backs = take_backs
 
     # Questions
@@ -89,19 +88,19 @@ class Reconciler:
         """Return the flow in which a pod to be evicted waits."""
         return flow_of(record, self.handling(record, decision))
 
-    def wait_reason(self, record: PodRecord, decision: Evict) -> WaitReason | None:
-        """Return why a pod to be evicted is held back: by people, a rule or the breaker; None if it is not."""
-        return self._suspension.of(self.flow(record, decision))
+    def blocking(self, record: PodRecord, decision: Evict, now: Moment) -> WaitReason | None:
+        """Return why a pod to be evicted is blocked; None if it is not."""
+        return self._guards.blocking(self.flow(record, decision), now)
 
     def evictions(self, node_name: str, due: bool) -> Iterator[PodRecord]:
         """Yield a node's pods that are to be evicted; ``due``: those that are about to be.
 
-        These are due and their flow is not held, or they are in flight and their deletion has not been requested.
+        These are due and no guard blocks their flow, or they are in flight and their deletion has not been requested.
         """
         for record in self._pods.on_node(node_name):
             match record.state:
                 case Settling(schedule=schedule) | Queued(schedule=schedule):
-                    is_due = self._suspension.of_flow(schedule.flow) is None
+                    is_due = self._guards.blocking_flow(schedule.flow) is None
                 case InFlight(step=step):
                     is_due = step is not Step.ENDING
                 case _:
@@ -114,7 +113,7 @@ class Reconciler:
     def reconcile(self, record: PodRecord, now: Moment) -> list[Effect]:
         """Bring the schedule and the take-back of one known pod in line with what is known now."""
         if record.in_flight:
-            self._interrupt_patience(record)
+            self._interrupt_patience(record, now)
             return []  # Its attempt decides again before each call, and settling it comes back here.
         decision = self.decide(record, now)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
@@ -152,7 +151,7 @@ class Reconciler:
         record.want(decision)
         if decision.fire_at > now.at:
             record.restart_patience()
-        self._interrupt_patience(record)
+        self._interrupt_patience(record, now)
         self._queue.schedule(record, self._announce(record, decision, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
             return []
@@ -181,10 +180,10 @@ class Reconciler:
         untolerated_since = record.bound.start_at if untolerated and record.bound is not None else math.inf
         self._breaker.evicts(record.node_name, verdict.taint, untolerated_since)
 
-    def _interrupt_patience(self, record: PodRecord) -> None:
-        """Restart the patience with budgets if a pod is held: no budget refuses it meanwhile."""
+    def _interrupt_patience(self, record: PodRecord, now: Moment) -> None:
+        """Restart the patience with budgets if a pod is blocked: no budget refuses it meanwhile."""
         decision = record.decision
-        if record.failures is not None and decision is not None and self.wait_reason(record, decision) is not None:
+        if record.failures is not None and decision is not None and self.blocking(record, decision, now) is not None:
             record.restart_patience()
 
     def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:

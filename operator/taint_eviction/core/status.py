@@ -10,10 +10,11 @@ from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.breaker_table import NotCounted, ZoneRow, counted_nodes, uncounted_nodes, zone_rows
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.decision import Decision, Evict, Stay
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
+from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.instants import Moment, sight
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.objects import NamespacedName, Pod
@@ -29,48 +30,35 @@ from taint_eviction.core.pods import (
     Settling,
     Waiting,
     WaitingState,
-    WaitReason,
 )
 from taint_eviction.core.policy import EvictionPolicy, Handling
-from taint_eviction.core.reconciler import Reconciler
+from taint_eviction.core.reconciler import Reconciler, flow_of
 from taint_eviction.core.sentences import out_of_service_note
-from taint_eviction.core.suspension import Suspension
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A pod that has a deadline or is being evicted.
 
-    ``state``: that of its record, with the reason that holds it now. ``asks_until``: until when the eviction API is
-    used, as far as is known now (infinite: indefinitely).
+    ``state``: that of its record. ``wait_reason``: why the due pod is not evicted now, None: it is not due, is being
+    evicted, or waits for its next try. ``asks_until``: until when the eviction API is used, as far as is known now
+    (infinite: indefinitely).
     """
 
     record: PodRecord
     decision: Evict
     handling: Handling
     state: PendingState
+    wait_reason: WaitReason | None
     failures: FailedAttempts | None
     asks_until: float
-
-    @property
-    def wait_reason(self) -> WaitReason | None:
-        """Why the due pod is held, None if it is not."""
-        match self.state:
-            case Queued(wait_reason=wait_reason):
-                return wait_reason
-            case Settling():
-                return WaitReason.SETTLING
-            case Waiting() | Retrying() | InFlight():
-                return None
-            case _:
-                assert_never(self.state)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything known about one pod and its decision.
-    ``pending`` None: the pod stays, or its deletion was already accepted. ``held_later``: what people, a rule or the
-    breaker would hold it by if it were due now, None: nothing, or it is due.
+    ``pending`` None: the pod stays, or its deletion was already accepted. ``held_later``: what would block it if it
+    were due now, None: nothing, or it is due.
     """
 
     record: PodRecord
@@ -80,7 +68,7 @@ class Explanation:
 
 
 class Status:
-    """Answers questions about the pods, and about what holds their evictions."""
+    """Answers questions about the pods, and about what blocks their evictions."""
 
     def __init__(
         self,
@@ -90,7 +78,7 @@ class Status:
         queue: EvictionQueue,
         *,
         breaker: Breaker,
-        suspension: Suspension,
+        guards: Guards,
         out_of_service: OutOfServiceNodes,
     ) -> None:
         self.nodes = nodes
@@ -98,7 +86,7 @@ class Status:
         self._pods = pods
         self._reconciler = reconciler
         self._queue = queue
-        self._suspension = suspension
+        self._guards = guards
         self._out_of_service = out_of_service
 
     @property
@@ -109,7 +97,7 @@ class Status:
     @property
     def control_state(self) -> ControlState | None:
         """What people have ordered, None while it is not known."""
-        return self._suspension.control_state
+        return self._guards.control_state
 
     def surge(self, now: Moment) -> TaintSurge:
         """Return what the circuit breaker counts; only outages that cause evictions count."""
@@ -140,21 +128,31 @@ class Status:
         """Count the due pods that have not been attempted, without those that are held."""
         return self._queue.due()
 
-    def waiting_counts(self) -> Counter[WaitReason]:
+    def waiting_counts(self, now: Moment) -> Counter[WaitReason]:
         """Count the due pods that wait, retries included, by the reason they wait for; looks at each pod."""
         states = [record.state for record in self._pods]
         flows = Counter(state.schedule.flow for state in states if isinstance(state, Queued))
         counts = Counter({WaitReason.SETTLING: sum(isinstance(state, Settling) for state in states)})
         for flow, count in flows.items():
-            counts[self._suspension.of(flow) or WaitReason.LIMITED] += count
+            counts[self._guards.blocking(flow, now) or WaitReason.LIMITED] += count
         return counts
 
-    def failures(self, *, held: bool = True) -> list[FailedAttempts]:
-        """Return the failed attempts of all pods still to be evicted, with or without the pods that are held."""
-        return [each.failures for each in self._pods if each.failures is not None and (held or not self._is_held(each))]
+    def failures(self, *, unblocked_at: Moment | None = None) -> list[FailedAttempts]:
+        """Return the failed attempts of all pods still to be evicted; only of those that no guard blocks at a moment,
+        if one is given.
+        """
+        return [
+            record.failures
+            for record in self._pods
+            if record.failures is not None and (unblocked_at is None or not self._is_blocked(record, unblocked_at))
+        ]
 
-    def _is_held(self, record: PodRecord) -> bool:
-        return record.decision is not None and self._reconciler.wait_reason(record, record.decision) is not None
+    def _is_blocked(self, record: PodRecord, now: Moment) -> bool:
+        return record.decision is not None and self._reconciler.blocking(record, record.decision, now) is not None
+
+    def says(self, reason: WaitReason, pending: Pending) -> Pause | None:
+        """Return since and until when, why, and by whom a pod is blocked for ``reason``; None: that is not known."""
+        return self._guards.says(reason, flow_of(pending.record, pending.handling))
 
     def loop_count(self, now: Moment) -> int:
         """Count the pairs of a DaemonSet and a node where this process evicts its pods again and again."""
@@ -178,27 +176,36 @@ class Status:
     def _pending(self, record: PodRecord, wanted: Evict, now: Moment) -> Pending:
         decision = self._reconciler.by_effective_taint(record, wanted, now)
         handling = self._reconciler.handling(record, decision)
-        state = self._state(record, decision, now)
-        return Pending(record, decision, handling, state, record.failures, asks_until(handling, record.failures))
+        state, wait_reason = self._state(record, decision, now)
+        until = asks_until(handling, record.failures)
+        return Pending(record, decision, handling, state, wait_reason, record.failures, until)
 
-    def _state(self, record: PodRecord, decision: Evict, now: Moment) -> PendingState:
-        """Return the state of a pod that is to be evicted by this decision.
+    def _state(self, record: PodRecord, decision: Evict, now: Moment) -> tuple[PendingState, WaitReason | None]:
+        """Return the state of a pod that is to be evicted by this decision, and why it waits though it is due.
         This is the state in its record, brought up to now: a queue advances a pod only on request, and a standby seldom
-        requests it. The reason that holds a flow is not in the records, because thousands of pods share it.
+        requests it.
         """
         state = record.state
         if isinstance(state, InFlight):
-            return state
+            return state, None
         assert isinstance(state, WaitingState), state
         if decision.fire_at > now.at:
-            return Waiting(decision.fire_at, state.schedule)
-        if (wait_reason := self._reconciler.wait_reason(record, decision)) is not None:
-            return Queued(state.schedule, wait_reason)
+            return Waiting(decision.fire_at, state.schedule), None
+        if (wait_reason := self._reconciler.blocking(record, decision, now)) is not None:
+            return Queued(state.schedule), wait_reason
         if isinstance(state, Waiting) or (isinstance(state, Retrying) and state.at <= now.at):
             state = self._queue.after(state)
-        if isinstance(state, Settling) and state.until <= now.at:
-            return Queued(state.schedule, WaitReason.UNLISTED)
-        return state
+        match state:
+            case Settling() if state.until <= now.at:
+                return Queued(state.schedule), WaitReason.UNLISTED
+            case Settling():
+                return state, WaitReason.SETTLING
+            case Queued():
+                return state, WaitReason.LIMITED
+            case Retrying():
+                return state, None
+            case _:
+                assert_never(state)
 
     def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
         """Return the explanation of the pod with this name; None if it is not known."""
@@ -208,7 +215,7 @@ class Status:
         pending = None if record.decision is None else self._pending(record, record.decision, now)
         held_later = None
         if pending is not None and isinstance(pending.state, Waiting):
-            held_later = self._reconciler.wait_reason(record, pending.decision)
+            held_later = self._reconciler.blocking(record, pending.decision, now)
         return Explanation(record, self._reconciler.decide(record, now), pending, held_later)
 
     def as_if_alive(self, pod: Pod, now: Moment) -> Explanation:
@@ -218,10 +225,13 @@ class Status:
         decision = self._reconciler.decide(record, now)
         if isinstance(decision, Stay):
             return Explanation(record, decision, None)
-        schedule = Schedule(self._reconciler.flow(record, decision), decision.fire_at, False, None)
-        settles = self.breaker.policy.enabled and decision.fire_at <= now.at
-        state: PendingState = Settling(math.inf, schedule) if settles else Waiting(decision.fire_at, schedule)
-        handling, held = self._reconciler.handling(record, decision), self._reconciler.wait_reason(record, decision)
-        if held is not None and decision.fire_at <= now.at:
-            state = Queued(schedule, held)
-        return Explanation(record, decision, Pending(record, decision, handling, state, None, math.inf))
+        flow, is_due = self._reconciler.flow(record, decision), decision.fire_at <= now.at
+        schedule = Schedule(flow, decision.fire_at, False, None)
+        state: PendingState = Waiting(decision.fire_at, schedule)
+        wait_reason = self._guards.blocking(flow, now) if is_due else None
+        if wait_reason is not None:
+            state = Queued(schedule)
+        elif is_due and self.breaker.policy.enabled:
+            state, wait_reason = Settling(math.inf, schedule), WaitReason.SETTLING
+        handling = self._reconciler.handling(record, decision)
+        return Explanation(record, decision, Pending(record, decision, handling, state, wait_reason, None, math.inf))

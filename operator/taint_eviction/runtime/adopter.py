@@ -174,7 +174,7 @@ class Adopter:
         self._live = live
         self._clock = live.clock
         self._nodes, self._pods = live.controller.nodes, live.controller.pods
-        self._suspension = live.controller.suspension
+        self._guards = live.controller.guards
         self._door = door
         self._node_reads = node_reads
         self._gate = gate
@@ -214,13 +214,13 @@ class Adopter:
     @property
     def stopped_by(self) -> Pause | None:
         """The order to take nothing over, None: there is none."""
-        control_state = self._suspension.control_state
+        control_state = self._guards.control_state
         return None if control_state is None else control_state.no_adoption
 
     @property
     def gives_all_back(self) -> bool:
         """Return whether somebody took countdowns over, and this process does not: it gives all of them back."""
-        control_state = self._suspension.control_state
+        control_state = self._guards.control_state
         return not self.enabled and control_state is not None and bool(control_state.adopter)
 
     @property
@@ -286,7 +286,7 @@ class Adopter:
         return read_at is not None and read_at >= self._leads_since and self.stopped_by is None
 
     def _may_mark(self) -> bool:
-        control_state = self._suspension.control_state
+        control_state = self._guards.control_state
         entered = control_state is not None and control_state.adopter == self._door.adopter(self._term)
         return self.enabled and self._may_change() and self._policy.in_force is True and entered
 
@@ -608,7 +608,7 @@ class Adopter:
                 led_since, look_at = since, -math.inf
             if since is None or now < look_at:
                 continue
-            control_state = self._suspension.control_state
+            control_state = self._guards.control_state
             adopter = "" if control_state is None else control_state.adopter
             try:
                 found = await self._look()
@@ -664,7 +664,7 @@ class Adopter:
         wait = _PASS_SECONDS
         while True:
             await asyncio.sleep(wait)
-            control_state = self._suspension.control_state
+            control_state = self._guards.control_state
             may = self._may_change() and control_state is not None
             if not may or (control_state is not None and control_state.adopter == self._door.adopter(self._term)):
                 wait = _PASS_SECONDS
@@ -682,7 +682,7 @@ class Adopter:
         wait = _PASS_SECONDS
         while True:
             await asyncio.sleep(wait)
-            control_state = self._suspension.control_state
+            control_state = self._guards.control_state
             if control_state is None or control_state.no_adoption is None or not self._gate.may_act():
                 confirmed, wait = None, _PASS_SECONDS
                 continue

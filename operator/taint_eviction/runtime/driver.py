@@ -121,9 +121,9 @@ class Driver:
             task.add_done_callback(functools.partial(self._ended, worker))
             self._slow_start.begin()
         self._note_pause()
-        now = self._clock.now().at
+        now = self._clock.now()
         next_at = None if len(begun) == free else self._live.next_at(now, retries=free_for_retries > 0)
-        return _LONGEST_WAIT_SECONDS if next_at is None else min(max(0.0, next_at - now), _LONGEST_WAIT_SECONDS)
+        return _LONGEST_WAIT_SECONDS if next_at is None else min(max(0.0, next_at - now.at), _LONGEST_WAIT_SECONDS)
 
     def _note_pause(self) -> None:
         if not self._running:

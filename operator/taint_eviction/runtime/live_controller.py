@@ -81,7 +81,7 @@ class LiveController:
         now = self.clock.now()
         self._report(self.controller.evaluate(now, term), now)
 
-    def next_at(self, now: float, retries: bool = True) -> float | None:
+    def next_at(self, now: Moment, retries: bool = True) -> float | None:
         """Return when work is due next, None if none is. ``retries`` False: first tries only."""
         return self._attempts.next_at(now, retries)
 

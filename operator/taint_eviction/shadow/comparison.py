@@ -6,9 +6,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from taint_eviction.core.decision import Evict, Stay
+from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.sentences import tolerated
 from taint_eviction.core.status import Pending
 
@@ -20,9 +20,6 @@ SAME_SECONDS = 2.0
 
 # The condition stays on a pod after a failed eviction; the disruption controller resets it after 2 minutes.
 _MARK_COUNTS_SECONDS = 120.0
-
-# Reasons that hold a pod only briefly: it would still have been evicted.
-PASSING = frozenset({WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.ORDERS_UNKNOWN})
 
 
 class ComparisonResult(Enum):
@@ -125,7 +122,7 @@ def held_back(pending: Pending, decision: Evict, at: float, leads: bool) -> str 
         owners = decision.held_seconds and decision.fire_at - decision.held_seconds <= at + SAME_SECONDS
         return "its owner holds it, by the annotation taint-eviction/hold" if owners else None
     held = pending.wait_reason
-    if held is None or held in PASSING:
+    if held is None or held.is_passing:
         return None
     # A replica that does not lead begins nothing, whatever the limits are.
     waits_long = leads and at - decision.fire_at > SAME_SECONDS

@@ -16,13 +16,12 @@ from taint_eviction.core.decision import Evict, Stay, StayReason
 from taint_eviction.core.effects import BreakerOpened, Cancelled, Effect, Evicted, Scheduled
 from taint_eviction.core.facts import Fact, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.gone_objects import list_is_newer
+from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.shadow.comparison import (
     BUILT_IN_REASON,
-    PASSING,
     SAME_SECONDS,
     Comparison,
     ComparisonResult,
@@ -235,7 +234,7 @@ class Shadow:
             kept = any(is_same(end.at, deadline) for deadline in tracked.earlier_deadlines)
             why = DifferenceReason.OLD_DEADLINE if kept else DifferenceReason.EARLIER
             self._only_built_in(tracked, end, decision, why, reading(decision), now)
-        elif pending.wait_reason in PASSING:
+        elif pending.wait_reason is not None and pending.wait_reason.is_passing:
             self._passing[tracked.pod.ref.uid] = tracked, end, decision
         else:
             self._agree(tracked, end, decision, end.at - decision.fire_at, now)

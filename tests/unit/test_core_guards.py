@@ -1,4 +1,4 @@
-"""What holds evictions: the control state and the circuit breaker, and what is reported about both."""
+"""What blocks evictions: the control state, rules and the circuit breaker, and what is reported about these."""
 
 from dataclasses import replace
 
@@ -10,10 +10,9 @@ from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.pods import WaitReason
 from taint_eviction.core.policy import EvictionPolicy
-from taint_eviction.core.suspension import Suspension
 
 ANY_NODE = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=0), max_due=5)
 CLOSES = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=0), max_due=5, closes_by_itself=True)
@@ -22,18 +21,18 @@ WHY = Pause(epoch(1), "maintenance")
 NOTHING = ControlState()
 
 
-def suspension(policy: BreakerPolicy | None = None, control_state: ControlState | None = NOTHING) -> Suspension:
-    """A suspension with an empty control state, or the given one."""
-    return Suspension(EvictionPolicy(), Breaker(policy or BreakerPolicy()), control_state)
+def guards(policy: BreakerPolicy | None = None, control_state: ControlState | None = NOTHING) -> Guards:
+    """Guards with an empty control state, or the given one."""
+    return Guards(EvictionPolicy(), Breaker(policy or BreakerPolicy()), control_state)
 
 
-def tainted(it: Suspension, at: float = 1) -> dict[str, KnownNode]:
+def tainted(it: Guards, at: float = 1) -> dict[str, KnownNode]:
     """A cluster of one tainted node with a pod that must be evicted."""
     it._breaker.evicts("n1", taint())
     return {"n1": KnownNode(node(taint()), at, {taint(): since(at)})}
 
 
-def ordered(it: Suspension, at: float, control_state: ControlState) -> list[Effect]:
+def ordered(it: Guards, at: float, control_state: ControlState) -> list[Effect]:
     """Apply a control state at an instant."""
     return it.order(control_state, moment(at))
 
@@ -43,40 +42,40 @@ def ordered(it: Suspension, at: float, control_state: ControlState) -> list[Effe
 
 def test_an_empty_control_state_holds_nothing() -> None:
     """The breaker is closed, and nothing is paused."""
-    assert suspension().of_cluster() is None
-    assert suspension().of_flow(FlowKey("n1", "shop", "")) is None
-    assert suspension().pauses() == {"whole": 0, "node": 0, "namespace": 0}
+    assert guards().blocking_all(moment(0)) is None
+    assert guards().blocking_flow(FlowKey("n1", "shop", "")) is None
+    assert guards().pauses() == {"whole": 0, "node": 0, "namespace": 0}
 
 
 def test_an_unknown_control_state_holds_everything() -> None:
     """Without the control state, it is unknown whether evictions are paused."""
-    it = suspension(control_state=None)
-    assert it.of_cluster() is WaitReason.ORDERS_UNKNOWN
-    assert it.of_flow(FlowKey("n1", "shop", "")) is None
+    it = guards(control_state=None)
+    assert it.blocking_all(moment(0)) is WaitReason.ORDERS_UNKNOWN
+    assert it.blocking_flow(FlowKey("n1", "shop", "")) is None
     assert it.pauses() == {}
     ordered(it, 1, ControlState())
-    assert it.of_cluster() is None
+    assert it.blocking_all(moment(0)) is None
 
 
 def test_each_pause_holds_its_scope() -> None:
     """The scope is everything, a node or a namespace; if both apply, the reason is the node."""
-    it = suspension(control_state=ControlState(nodes={"n1": WHY}, namespaces={"shop": WHY, "bank": WHY}))
-    assert it.of_cluster() is None
-    assert it.of_flow(FlowKey("n1", "shop", "")) is WaitReason.NODE_PAUSED
-    assert it.of_flow(FlowKey("n2", "shop", "")) is WaitReason.NAMESPACE_PAUSED
-    assert it.of_flow(FlowKey("n2", "n1", "shop")) is None
+    it = guards(control_state=ControlState(nodes={"n1": WHY}, namespaces={"shop": WHY, "bank": WHY}))
+    assert it.blocking_all(moment(0)) is None
+    assert it.blocking_flow(FlowKey("n1", "shop", "")) is WaitReason.NODE_PAUSED
+    assert it.blocking_flow(FlowKey("n2", "shop", "")) is WaitReason.NAMESPACE_PAUSED
+    assert it.blocking_flow(FlowKey("n2", "n1", "shop")) is None
     assert it.pauses() == {"whole": 0, "node": 1, "namespace": 2}
     ordered(it, 1, ControlState(cluster=Pause()))
-    assert it.of_cluster() is WaitReason.PAUSED
-    assert it.of_flow(FlowKey("n1", "shop", "")) is None
+    assert it.blocking_all(moment(0)) is WaitReason.PAUSED
+    assert it.blocking_flow(FlowKey("n1", "shop", "")) is None
     assert it.pauses() == {"whole": 1, "node": 0, "namespace": 0}
 
 
 def test_the_breaker_is_the_reason_before_a_pause() -> None:
     """A person has to end both, but nobody ordered the breaker to open."""
-    it = suspension()
+    it = guards()
     ordered(it, 1, ControlState(cluster=Pause(), latch=Latch(epoch(1), "many")))
-    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+    assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
 
 
 # What is reported
@@ -84,7 +83,7 @@ def test_the_breaker_is_the_reason_before_a_pause() -> None:
 
 def test_each_pause_and_its_end_are_reported_once() -> None:
     """The effect contains the scope."""
-    it = suspension()
+    it = guards()
     control_state = ControlState(WHY, {"n1": WHY}, {"shop": Pause()})
     assert ordered(it, 1, control_state) == [
         Paused(EVERYTHING, WHY),
@@ -102,7 +101,7 @@ def test_each_pause_and_its_end_are_reported_once() -> None:
 
 def test_a_pause_that_is_in_force_at_the_start_is_reported() -> None:
     """The first control state that is read is news."""
-    assert ordered(suspension(control_state=None), 1, ControlState(WHY)) == [Paused(EVERYTHING, WHY)]
+    assert ordered(guards(control_state=None), 1, ControlState(WHY)) == [Paused(EVERYTHING, WHY)]
 
 
 # The breaker, seen by this process
@@ -110,26 +109,34 @@ def test_a_pause_that_is_in_force_at_the_start_is_reported() -> None:
 
 def test_a_breaker_that_opens_is_reported_once() -> None:
     """The effect contains the latch."""
-    it = suspension(ANY_NODE)
+    it = guards(ANY_NODE)
     nodes = tainted(it)
     assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(own_latch(epoch(2), CAUSE))]
     assert it.evaluate(nodes, 0, moment(3)) == []
-    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+    assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
 
 
 def test_the_breaker_does_not_evaluate_before_the_control_state_is_known() -> None:
     """The control state may contain a recent reset, after which a restart must not open the breaker again."""
-    it = suspension(ANY_NODE, None)
+    it = guards(ANY_NODE, None)
     nodes = tainted(it, 1)
     assert it.evaluate(nodes, 1000, moment(2)) == []
     ordered(it, 3, ControlState(reset_epoch=epoch(1.5)))
     assert it.evaluate(nodes, 0, moment(3)) == []
-    assert it.of_cluster() is None
+    assert it.blocking_all(moment(0)) is None
+
+
+def test_pods_due_before_the_control_state_was_read_open_the_breaker() -> None:
+    """Nobody has paused them, so nobody knows of them."""
+    it = guards(ANY_NODE, None)
+    assert it.evaluate({}, 1000, moment(1)) == []
+    ordered(it, 2, NOTHING)
+    assert [type(effect) for effect in it.evaluate({}, 1000, moment(2))] == [BreakerOpened]
 
 
 def test_pods_due_during_a_pause_do_not_open_the_breaker() -> None:
     """They do not open it after the pause either; more than five due pods on top of them do."""
-    it = suspension(ANY_NODE, ControlState(cluster=Pause()))
+    it = guards(ANY_NODE, ControlState(cluster=Pause()))
     assert it.evaluate({}, 1000, moment(1)) == []
     ordered(it, 2, ControlState())
     it._breaker.count_due(1000)
@@ -141,7 +148,7 @@ def test_pods_due_during_a_pause_do_not_open_the_breaker() -> None:
 
 def test_a_pause_does_not_open_a_breaker_that_allows_no_due_pod() -> None:
     """The policy allows no due pod at all."""
-    it = suspension(BreakerPolicy(enabled=True, max_due=0), ControlState(cluster=Pause()))
+    it = guards(BreakerPolicy(enabled=True, max_due=0), ControlState(cluster=Pause()))
     assert it.evaluate({}, 7, moment(1)) == []
     ordered(it, 2, ControlState())
     assert it.evaluate({}, 7, moment(2)) == []
@@ -150,12 +157,12 @@ def test_a_pause_does_not_open_a_breaker_that_allows_no_due_pod() -> None:
 def test_a_person_who_ends_a_pause_of_all_evictions_knows_the_backlog() -> None:
     """Whatever is due was held by it. A pause of a node that stays makes no backlog known."""
     paused = ControlState(cluster=Pause())
-    it = suspension(ANY_NODE, paused)
+    it = guards(ANY_NODE, paused)
     ordered(it, 1, paused)
     it._breaker.count_due(0)
     ordered(it, 2, ControlState())
     assert it.evaluate({}, 1000, moment(2)) == []
-    other = suspension(ANY_NODE, ControlState(nodes={"n9": Pause()}))
+    other = guards(ANY_NODE, ControlState(nodes={"n9": Pause()}))
     ordered(other, 1, ControlState(nodes={"n9": WHY}))
     assert other.evaluate({}, 6, moment(2)) != []
 
@@ -165,7 +172,7 @@ def test_a_person_who_ends_a_pause_of_all_evictions_knows_the_backlog() -> None:
 
 def test_a_latch_in_the_cluster_opens_the_breaker_of_every_replica() -> None:
     """The breaker takes over the latch's time and cause. A person's replaces a controller's, never the reverse."""
-    it = suspension()
+    it = guards()
     latch = Latch(epoch(1), "elsewhere", controller="another controller")
     by_hand = Latch(epoch(0.5), "by hand")
     assert ordered(it, 5, ControlState(latch=latch)) == [BreakerOpened(latch)]
@@ -178,49 +185,49 @@ def test_a_latch_in_the_cluster_opens_the_breaker_of_every_replica() -> None:
 
 def test_a_known_latch_stays_when_the_config_map_is_gone() -> None:
     """The loss of the ConfigMap is no reset."""
-    it = suspension()
+    it = guards()
     ordered(it, 5, ControlState(latch=Latch(epoch(1), "elsewhere")))
     assert ordered(it, 6, ControlState()) == []
-    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+    assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
 
 
 @pytest.mark.parametrize(("reset_at", "closed"), [(9.999, False), (10.0, True), (11.0, True)])
 def test_a_reset_counts_if_it_is_not_older_than_the_latch(reset_at: float, closed: bool) -> None:
     """An older reset was meant for an earlier latch."""
-    it = suspension()
+    it = guards()
     ordered(it, 10, ControlState(latch=Latch(epoch(10), "many")))
     effects = ordered(it, 12, ControlState(reset_epoch=epoch(reset_at)))
     assert effects == ([BreakerClosed()] if closed else [])
-    assert (it.of_cluster() is None) is closed
+    assert (it.blocking_all(moment(0)) is None) is closed
     assert it._breaker.reset_epoch == (epoch(reset_at) if closed else None)
 
 
 def test_a_reset_counts_once() -> None:
     """The reset stays in the cluster, and does not apply to a later surge."""
-    it = suspension(ANY_NODE)
+    it = guards(ANY_NODE)
     nodes = tainted(it, 5)
     reset = ControlState(reset_epoch=epoch(4))
     ordered(it, 4, reset)
     assert it.evaluate(nodes, 0, moment(6)) != []
     assert ordered(it, 7, reset) == []
-    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+    assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
     assert ordered(it, 9, ControlState(reset_epoch=epoch(8))) == [BreakerClosed()]
     assert it.evaluate(nodes, 0, moment(9)) == []
 
 
 def test_a_reset_counts_once_even_if_the_breaker_opens_again_at_the_same_instant() -> None:
     """The reset is as old as the latch, but was applied before."""
-    it = suspension(ANY_NODE)
+    it = guards(ANY_NODE)
     reset = ControlState(reset_epoch=epoch(4))
     ordered(it, 4, reset)
     assert it.evaluate({}, 6, moment(4)) != []
     assert ordered(it, 4, reset) == []
-    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+    assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
 
 
 def test_a_second_reset_includes_what_has_happened_since_the_first() -> None:
     """This applies while the breaker is closed too."""
-    it = suspension(ANY_NODE)
+    it = guards(ANY_NODE)
     ordered(it, 4, ControlState(reset_epoch=epoch(4)))
     ordered(it, 6, ControlState(reset_epoch=epoch(6)))
     assert it.evaluate(tainted(it, 5), 0, moment(7)) == []
@@ -228,7 +235,7 @@ def test_a_second_reset_includes_what_has_happened_since_the_first() -> None:
 
 def test_a_latch_set_by_hand_opens_the_breaker_whatever_its_time() -> None:
     """A latch that replaces a reset in the cluster was written after it."""
-    it = suspension()
+    it = guards()
     ordered(it, 10, ControlState(reset_epoch=epoch(10)))
     latch = Latch(epoch(3), "by hand")
     assert ordered(it, 11, ControlState(latch=latch)) == [BreakerOpened(latch)]
@@ -237,7 +244,7 @@ def test_a_latch_set_by_hand_opens_the_breaker_whatever_its_time() -> None:
 
 def test_a_breaker_that_closed_by_itself_ignores_its_old_latch_in_the_cluster() -> None:
     """The closing is reported; the old latch stays there for a while, and no other one is taken for it."""
-    it = suspension(CLOSES)
+    it = guards(CLOSES)
     nodes = tainted(it)
     latch = own_latch(epoch(2), CAUSE)
     assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(latch)]
@@ -245,7 +252,7 @@ def test_a_breaker_that_closed_by_itself_ignores_its_old_latch_in_the_cluster() 
     it._breaker.node_changed("n1", ())
     assert it.evaluate(nodes, 0, moment(4)) == [BreakerClosed()]
     assert ordered(it, 5, ControlState(latch=latch)) == []
-    assert it.of_cluster() is None
+    assert it.blocking_all(moment(0)) is None
     older = Latch(epoch(1), "by hand")
     assert ordered(it, 6, ControlState(latch=older)) == [BreakerOpened(older)]
 
@@ -253,7 +260,7 @@ def test_a_breaker_that_closed_by_itself_ignores_its_old_latch_in_the_cluster() 
 @pytest.mark.parametrize("how", ["read", "written"])
 def test_a_latch_whose_closing_is_in_the_cluster_is_no_old_news_when_it_is_seen_again(how: str) -> None:
     """Somebody has applied a copy again."""
-    it = suspension(CLOSES)
+    it = guards(CLOSES)
     nodes = tainted(it)
     latch = own_latch(epoch(2), CAUSE)
     it.evaluate(nodes, 0, moment(2))
@@ -269,16 +276,16 @@ def test_a_latch_whose_closing_is_in_the_cluster_is_no_old_news_when_it_is_seen_
 
 def test_what_a_person_has_opened_does_not_close_by_itself() -> None:
     """A latch that names no controller is a person's."""
-    it = suspension(CLOSES)
+    it = guards(CLOSES)
     ordered(it, 1, ControlState(latch=Latch(epoch(1), "by hand")))
     assert it.evaluate({}, 0, moment(2)) == []
     assert it.evaluate({}, 0, moment(10_000)) == []
-    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+    assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
 
 
 def test_an_older_reset_that_replaces_a_latch_counts_if_the_latch_is_older_still() -> None:
     """Somebody applies older copies: first the open latch, then the reset that is known already."""
-    it = suspension()
+    it = guards()
     reset = ControlState(reset_epoch=epoch(10))
     ordered(it, 10, reset)
     ordered(it, 11, ControlState(latch=Latch(epoch(3), "by hand")))
@@ -287,7 +294,7 @@ def test_an_older_reset_that_replaces_a_latch_counts_if_the_latch_is_older_still
 
 def test_an_unreadable_latch_opens_a_breaker_that_closed_by_itself() -> None:
     """Only a person knows what the latch was meant to say."""
-    it = suspension(CLOSES)
+    it = guards(CLOSES)
     nodes = tainted(it)
     it.evaluate(nodes, 0, moment(2))
     it._breaker.node_changed("n1", ())
@@ -298,7 +305,7 @@ def test_an_unreadable_latch_opens_a_breaker_that_closed_by_itself() -> None:
 
 def test_an_unreadable_latch_keeps_the_breaker_from_closing_by_itself() -> None:
     """Somebody overwrites an open latch with nonsense: the breaker stays open without its cause, until a reset."""
-    it = suspension(CLOSES)
+    it = guards(CLOSES)
     nodes = tainted(it)
     it.evaluate(nodes, 0, moment(2))
     unreadable = Latch(epoch(1), "shut", unreadable=True)
@@ -310,18 +317,18 @@ def test_an_unreadable_latch_keeps_the_breaker_from_closing_by_itself() -> None:
 
 def test_a_readable_value_ends_an_unreadable_latch() -> None:
     """Somebody restores the old value, by which the breaker was closed long ago: that value counts."""
-    it = suspension(BreakerPolicy(), ControlState(reset_epoch=epoch(1)))
+    it = guards(BreakerPolicy(), ControlState(reset_epoch=epoch(1)))
     ordered(it, 2, ControlState(reset_epoch=epoch(1)))
     ordered(it, 3, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
     assert ordered(it, 4, ControlState()) == []
-    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+    assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
     assert ordered(it, 5, ControlState(reset_epoch=epoch(1))) == [BreakerClosed()]
-    assert it.of_cluster() is None
+    assert it.blocking_all(moment(0)) is None
 
 
 def test_a_restored_latch_replaces_the_unreadable_one() -> None:
     """The breaker stays open, with the old latch, which is readable again."""
-    it = suspension(CLOSES)
+    it = guards(CLOSES)
     latch = Latch(epoch(1), "many")
     ordered(it, 2, ControlState(latch=latch))
     ordered(it, 3, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
@@ -331,7 +338,7 @@ def test_a_restored_latch_replaces_the_unreadable_one() -> None:
 
 def test_after_an_unreadable_value_is_corrected_the_breaker_evaluates_again() -> None:
     """To correct a value is no reset: nodes that were tainted meanwhile count."""
-    it = suspension(ANY_NODE)
+    it = guards(ANY_NODE)
     ordered(it, 1, ControlState(reset_epoch=epoch(1)))
     ordered(it, 2, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
     nodes = tainted(it, 3)
@@ -342,17 +349,17 @@ def test_after_an_unreadable_value_is_corrected_the_breaker_evaluates_again() ->
 
 def test_a_backlog_held_by_an_unreadable_value_may_be_worked_off() -> None:
     """As after a pause, the person who corrects the value knows the backlog, which does not open the breaker."""
-    it = suspension(BreakerPolicy(enabled=True, max_due=2))
+    it = guards(BreakerPolicy(enabled=True, max_due=2))
     ordered(it, 1, ControlState(reset_epoch=epoch(1)))
     ordered(it, 2, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
     ordered(it, 5, ControlState(reset_epoch=epoch(1)))
     assert it.evaluate({}, 9, moment(5)) == []
-    assert it.of_cluster() is None
+    assert it.blocking_all(moment(0)) is None
 
 
 def test_a_reset_from_the_future_does_not_hide_a_surge() -> None:
     """Once the clock is right, a reset dated later than now counts as of now."""
-    it = suspension(ANY_NODE)
+    it = guards(ANY_NODE)
     it._breaker.reset(epoch(7200))
     ordered(it, 4, ControlState())
     assert [type(effect) for effect in it.evaluate(tainted(it, 5), 0, moment(6))] == [BreakerOpened]
@@ -360,7 +367,7 @@ def test_a_reset_from_the_future_does_not_hide_a_surge() -> None:
 
 def test_nothing_is_due_while_everything_is_paused() -> None:
     """The breaker does not open even if its policy allows no due pod."""
-    it = suspension(BreakerPolicy(enabled=True, max_due=0), ControlState(cluster=WHY))
+    it = guards(BreakerPolicy(enabled=True, max_due=0), ControlState(cluster=WHY))
     assert it.evaluate({}, 5, moment(1)) == []
     assert it._breaker.latch is None
     assert [type(effect) for effect in ordered(it, 2, NOTHING) + it.evaluate({}, 0, moment(2))] == [Resumed]
@@ -368,7 +375,7 @@ def test_nothing_is_due_while_everything_is_paused() -> None:
 
 def test_a_breaker_found_open_closes_by_itself_only_once_its_cause_was_seen_and_is_gone() -> None:
     """The cause may not be listed yet. When the breaker is found open again, the new cause has not been seen either."""
-    it = suspension(CLOSES, None)
+    it = guards(CLOSES, None)
     ordered(it, 10, ControlState(latch=own_latch(epoch(5), CAUSE)))
     assert it.evaluate({}, 0, moment(10)) == []
     nodes = tainted(it, 6)

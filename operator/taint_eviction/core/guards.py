@@ -1,0 +1,251 @@
+"""What blocks evictions, and why: a list of guards. Whoever has to know asks the list: what may be taken next, what may
+go on, what the breaker counts, and what people are told. This module decides on no pod.
+
+A guard of the cluster may begin and end as time passes. What a guard of flows blocks changes with the control state and
+the policy only: then the queue considers its flows again. The breaker is a guard, too. It counts what is due and
+blocked by no other guard: that it is open never lowers its own count.
+
+A pod that waits for a moment, for lists, for a limit or for a worker has a place in the queue (``eviction_queue``); no
+guard blocks it. As long as the control state is not known, all evictions are blocked.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from taint_eviction.core.breaker import Breaker
+from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.unready_nodes import Evictions, no_evictions
+
+
+class WaitReason(Enum):
+    """Why a due pod is not evicted now, although no request was refused: a guard, or its place in the queue.
+
+    In JSON, the name in lower case is the reason, and the value is the text.
+    """
+
+    ORDERS_UNKNOWN = "whether evictions are paused has not been read yet"
+    BREAKER_OPEN = "the circuit breaker is open"
+    PAUSED = "all evictions are paused"
+    NODE_PAUSED = "evictions from its node are paused"
+    NAMESPACE_PAUSED = "evictions in its namespace are paused"
+    RULE_PAUSED = "a rule of the policy pauses it"
+    SETTLING = "it waits for a moment, in case many nodes are being tainted"
+    UNLISTED = "it waits until the pods of newly tainted nodes have been listed"
+    LIMITED = "it waits for its turn: a limit, or all workers are busy"
+
+    @property
+    def is_place(self) -> bool:
+        """Return whether it is a place in the queue, and no guard."""
+        return self in (WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.LIMITED)
+
+    @property
+    def is_passing(self) -> bool:
+        """Return whether it lasts for a moment only: in a comparison, the pod would still have been evicted."""
+        return self in (WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.ORDERS_UNKNOWN)
+
+
+@dataclass(slots=True)
+class _Grounds:
+    """What guards go by. ``control_state`` None: it has not been read yet. ``paused_rules``: their names."""
+
+    breaker: Breaker
+    control_state: ControlState | None
+    paused_rules: frozenset[str] = frozenset()
+
+    @property
+    def ordered(self) -> ControlState:
+        """What people have ordered, as far as is known."""
+        return self.control_state or ControlState()
+
+
+class Guard:
+    """Something that blocks evictions."""
+
+    reason: ClassVar[WaitReason]
+
+    def __init__(self, grounds: _Grounds) -> None:
+        self._grounds = grounds
+
+    def says(self, flow: FlowKey) -> Pause | None:
+        """Return since and until when, why, and by whom it blocks a flow; None: that is not known, or it does not."""
+        return None
+
+
+class ClusterGuard(Guard):
+    """Blocks all evictions, or all but exempt ones."""
+
+    def blocks(self, exempt: bool, now: Moment) -> bool:
+        """Return whether it blocks all evictions; ``exempt``: the exempt ones, too."""
+        raise NotImplementedError
+
+
+class FlowGuard(Guard):
+    """Blocks flows, each by itself."""
+
+    def blocks(self, flow: FlowKey) -> bool:
+        """Return whether it blocks a flow."""
+        return self.says(flow) is not None
+
+
+class _OrdersUnknown(ClusterGuard):
+    reason = WaitReason.ORDERS_UNKNOWN
+
+    def blocks(self, exempt: bool, now: Moment) -> bool:
+        return self._grounds.control_state is None
+
+
+class _BreakerOpen(ClusterGuard):
+    reason = WaitReason.BREAKER_OPEN
+
+    def blocks(self, exempt: bool, now: Moment) -> bool:
+        breaker, latch = self._grounds.breaker, self._grounds.breaker.latch
+        return latch is not None and (not exempt or breaker.holds_exempt or latch.out_of_service or latch.unreadable)
+
+    def says(self, flow: FlowKey) -> Pause | None:
+        latch = self._grounds.breaker.latch
+        return None if latch is None else Pause(latch.since_epoch, latch.cause, by=latch.controller)
+
+
+class _EverythingPaused(ClusterGuard):
+    reason = WaitReason.PAUSED
+
+    def blocks(self, exempt: bool, now: Moment) -> bool:
+        return self._grounds.ordered.cluster is not None
+
+    def says(self, flow: FlowKey) -> Pause | None:
+        return self._grounds.ordered.cluster
+
+
+class _RulePaused(FlowGuard):
+    reason = WaitReason.RULE_PAUSED
+
+    def blocks(self, flow: FlowKey) -> bool:
+        return flow.rule in self._grounds.paused_rules
+
+
+class _NodePaused(FlowGuard):
+    reason = WaitReason.NODE_PAUSED
+
+    def says(self, flow: FlowKey) -> Pause | None:
+        return self._grounds.ordered.nodes.get(flow.node_name)
+
+
+class _NamespacePaused(FlowGuard):
+    reason = WaitReason.NAMESPACE_PAUSED
+
+    def says(self, flow: FlowKey) -> Pause | None:
+        return self._grounds.ordered.namespaces.get(flow.namespace)
+
+
+class Guards:
+    """All guards, in the order in which the reason is told."""
+
+    def __init__(self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None) -> None:
+        self._breaker = breaker
+        self._grounds = grounds = _Grounds(breaker, control_state)
+        # ``resume`` counts what it releases by the reason told: guards of the cluster that stay come before the pauses.
+        of_cluster = _OrdersUnknown(grounds), _BreakerOpen(grounds), _EverythingPaused(grounds)
+        self._of_cluster: tuple[ClusterGuard, ...] = of_cluster
+        self._of_flows: tuple[FlowGuard, ...] = (_RulePaused(grounds), _NodePaused(grounds), _NamespacePaused(grounds))
+        # Which guards of the cluster, the breaker apart, were blocking when that was last noted.
+        self._noted: frozenset[WaitReason] = frozenset()
+        self.change_policy(policy)
+
+    # What is blocked
+
+    def blocking(self, flow: FlowKey, now: Moment) -> WaitReason | None:
+        """Return why a flow is blocked; None if it is not."""
+        return self.blocking_all(now, flow.exempt) or self.blocking_flow(flow)
+
+    def blocking_all(self, now: Moment, exempt: bool = False) -> WaitReason | None:
+        """Return why all evictions, or all ``exempt`` ones, are blocked; None if they are not."""
+        return next((guard.reason for guard in self._of_cluster if guard.blocks(exempt, now)), None)
+
+    def blocking_flow(self, flow: FlowKey) -> WaitReason | None:
+        """Return why a flow is blocked, apart from reasons that block all evictions; None if it is not."""
+        return next((guard.reason for guard in self._of_flows if guard.blocks(flow)), None)
+
+    def says(self, reason: WaitReason, flow: FlowKey) -> Pause | None:
+        """Return since and until when, why, and by whom a flow is blocked for ``reason``; None: that is not known."""
+        guards: tuple[Guard, ...] = (*self._of_cluster, *self._of_flows)
+        return next((guard.says(flow) for guard in guards if guard.reason is reason), None)
+
+    # What guards go by
+
+    @property
+    def control_state(self) -> ControlState | None:
+        """What people have ordered, None until it has been read."""
+        return self._grounds.control_state
+
+    def change_policy(self, policy: EvictionPolicy) -> None:
+        """Apply another policy's rules."""
+        self._grounds.paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
+
+    def pauses(self) -> dict[str, float]:
+        """Count the pauses in force by their scope, as metrics name it: whole, node, namespace."""
+        if self.control_state is None:
+            return {}
+        nodes, namespaces = len(self.control_state.nodes), len(self.control_state.namespaces)
+        return {"whole": self.control_state.cluster is not None, "node": nodes, "namespace": namespaces}
+
+    def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
+        """Apply the control state from the cluster; a known latch stays until it is reset."""
+        before, after = self._grounds.ordered.pauses(), control_state.pauses()
+        self.note(now)
+        self._grounds.control_state = control_state
+        self.note(now)
+        effects: list[Effect] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
+        effects += [Resumed(scope) for scope in before if scope not in after]
+        if now.dates_objects:
+            self._breaker.date_back(now.server_epoch)
+        return effects + self._noting_breaker(lambda: self._take_latch(control_state))
+
+    def note(self, now: Moment) -> bool:
+        """Note which guards of the cluster block by now; return whether others do than before. The leader asks often.
+        Whatever is due when one ends was blocked by it, and people know of that.
+        """
+        before, self._noted = (
+            self._noted,
+            frozenset(guard.reason for guard in self._others() if guard.blocks(False, now)),
+        )
+        if before - self._noted - {WaitReason.ORDERS_UNKNOWN}:
+            self._breaker.know_backlog()
+        return self._noted != before
+
+    def _others(self) -> Iterator[ClusterGuard]:
+        """Yield the guards of the cluster apart from the breaker."""
+        return (guard for guard in self._of_cluster if guard.reason is not WaitReason.BREAKER_OPEN)
+
+    def evaluate(
+        self, nodes: Mapping[str, KnownNode], due: int, now: Moment, evictions: Evictions = no_evictions
+    ) -> list[Effect]:
+        """Let the breaker evaluate, once the control state has been read.
+        ``due``, ``evictions``: what no guard of flows blocks.
+        """
+        if self.control_state is None:
+            return []
+        if any(guard.blocks(False, now) for guard in self._others()):
+            due, evictions = 0, evictions if self._breaker.latch is not None else no_evictions
+        return self._noting_breaker(lambda: self._breaker.evaluate(nodes, due, now, evictions))
+
+    def _take_latch(self, control_state: ControlState) -> None:
+        breaker, latch = self._breaker, control_state.latch
+        is_readable = control_state.breaker_epoch is not None and not (latch is not None and latch.unreadable)
+        if is_readable and breaker.latch is not None and breaker.latch.unreadable:
+            breaker.correct()
+        breaker.read(latch, control_state.reset_epoch)
+
+    def _noting_breaker(self, act: Callable[[], None]) -> list[Effect]:
+        before = self._breaker.latch
+        act()
+        after = self._breaker.latch
+        if (before is None) == (after is None):
+            return []
+        return [BreakerClosed()] if after is None else [BreakerOpened(after)]
