@@ -14,7 +14,7 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 from tests.stage.client import ClientStage, client_stage
 
-from fake_apiserver import pod_object
+from fake_apiserver import node_object, pod_object
 from taint_eviction import __version__
 from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
 from taint_eviction.cli import cli
@@ -50,7 +50,9 @@ def add_replica(
     *arguments: str,
     variables: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a ready pod of the controller."""
+    """Create a ready pod of the controller, on a node that is ready."""
+    if at.server.get("nodes", node) is None:
+        at.server.create("nodes", node_object(node, "2030-01-01T00:00:00Z"))
     pod = pod_object(NAMESPACE, name, node)
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME, "app.kubernetes.io/version": version}
     pod["metadata"]["labels"] = labels
@@ -131,7 +133,8 @@ async def findings(directory: Path, *arguments: str, port: int | None = None) ->
     """Return the findings by check."""
     result = await doctor(directory, "-o", "json", *arguments, port=port)
     found = json.loads(result.stdout)["findings"]
-    assert result.exit_code == int(any(each["state"] == "wrong" for each in found))
+    unchecked = all(each["state"] == "unchecked" for each in found if each["check"] not in ("versions", "time"))
+    assert result.exit_code == (1 if any(each["state"] == "wrong" for each in found) else 3 if unchecked else 0)
     return {each["check"]: each for each in found}
 
 
@@ -157,12 +160,149 @@ async def test_a_correct_installation_passes_all_checks(at: ClientStage, tmp_pat
 
 
 async def test_an_empty_cluster_has_no_controller(at: ClientStage, tmp_path: Path) -> None:
-    """There is no replica and no leader, and the rights checked are those of the user."""
+    """There is no replica and nobody to lead, and the rights checked are those of the user."""
     found = await findings(tmp_path)
-    assert found["replicas"]["found"] == "0 replicas, 0 ready, on 0 nodes"
-    assert found["leader"]["found"] == f"nobody holds the Lease {NAMESPACE}/{NAME}"
+    assert found["replicas"]["found"] == f"none in {NAMESPACE}"
+    assert found["leader"]["found"] == "there is no replica to lead"
     assert found["rights"]["found"].startswith("this user")
-    assert [found[check]["state"] for check in ("replicas", "leader", "answers")] == ["wrong", "wrong", "unchecked"]
+    states = [found[check]["state"] for check in ("replicas", "leader", "answers", "alerts")]
+    assert states == ["wrong", "unchecked", "unchecked", "unchecked"]
+
+
+async def test_after_an_uninstallation_the_built_in_controller_evicts(at: ClientStage, tmp_path: Path) -> None:
+    """Nothing is wrong then, also where the user lacks rights that only the controller needs."""
+    add_manager(at)
+    add_lease(at, NAME, -3600.0)
+    at.server.faults.clear()
+    at.server.faults.add(path=REVIEWS, status=201, message=DENIED, plain_text=True)
+    found = await findings(tmp_path)
+    assert not [each for each in found.values() if each["state"] == "wrong"]
+    assert found["replicas"]["found"] == f"none in {NAMESPACE}: not installed there"
+    assert found["built-in controller"] == {
+        "check": "built-in controller",
+        "state": "ok",
+        "found": "active in pod kube-controller-manager-n1: it evicts, and this controller does not run",
+        "advice": "",
+    }
+    assert (await doctor(tmp_path, "--strict")).exit_code == 1
+
+
+async def test_after_an_uninstallation_in_the_wrong_order_nobody_evicts(at: ClientStage, tmp_path: Path) -> None:
+    """The built-in controller is still switched off, and what was taken over waits for ever."""
+    add_manager(at, SWITCHED_OFF)
+    add_marked(at)
+    write_state(at, adopts="true", breaker='{"open": true}')
+    found = await findings(tmp_path)
+    assert found["replicas"]["found"] == f"none in {NAMESPACE}: nobody evicts"
+    assert found["built-in controller"]["state"] == "wrong"
+    assert found["built-in controller"]["advice"].startswith("nobody evicts: install this controller, or take ")
+    assert found["adoption"]["advice"].startswith("nobody evicts them: run taint-eviction hand-back")
+    assert found["breaker"]["found"].endswith(": a controller that starts evicts nobody")
+
+
+async def test_an_installation_elsewhere_is_named_where_none_is_here(at: ClientStage, tmp_path: Path) -> None:
+    """The command says how to look at that one, and knows that it evicts beside the built-in controller."""
+    add_replica(at, "one", "n1")
+    add_manager(at)
+    found = await findings(tmp_path, "-n", "elsewhere")
+    assert found["replicas"]["state"] == "unchecked"
+    assert (
+        found["installations"]["advice"] == f"taint-eviction doctor --lease-namespace {NAMESPACE} --lease-name {NAME}"
+    )
+    assert found["built-in controller"]["advice"].startswith("both evict")
+
+
+async def test_a_controller_that_is_not_seen_may_hold_the_lease(at: ClientStage, tmp_path: Path) -> None:
+    """It may run outside of the cluster; the Lease may also be stolen."""
+    add_lease(at, NAME)
+    add_manager(at)
+    found = await findings(tmp_path)
+    assert found["leader"]["state"] == "unchecked"
+    assert found["leader"]["found"] == f"one_1 holds the Lease {NAMESPACE}/{NAME}, and no replica is seen"
+    assert found["built-in controller"]["state"] == "wrong"
+
+
+async def test_whether_both_evict_is_unknown_without_the_right_to_list_pods(at: ClientStage, tmp_path: Path) -> None:
+    """The built-in controller is seen, and this one is not."""
+    add_manager(at)
+    at.server.faults.add(verb="list", path="namespaces/elsewhere/pods", status=403)
+    found = (await findings(tmp_path, "-n", "elsewhere"))["built-in controller"]
+    assert found["state"] == "unchecked"
+    assert found["found"].endswith("; whether this controller runs is unknown")
+
+
+UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are free"}
+PULLING = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"phase": "Pending", "conditions": [UNSCHEDULED]}, "two: Unschedulable: 0/1 nodes are free"),
+        ({"phase": "Pending", "containerStatuses": [PULLING]}, "two: ImagePullBackOff: no such image"),
+    ],
+)
+async def test_a_replica_that_does_not_run_is_reported_with_the_reason(
+    status: dict[str, Any], said: str, at: ClientStage, tmp_path: Path
+) -> None:
+    """It is asked for nothing, so no sentence about its address hides the reason."""
+    install(at)
+    pod = at.server.get("pods", "two", NAMESPACE)
+    assert pod is not None
+    at.server.update("pods", {**pod, "status": status})
+    found = await findings(tmp_path)
+    assert (found["replicas"]["state"], found["replicas"]["found"]) == (
+        "wrong",
+        f"2 replicas, 1 ready, on 1 node; {said}",
+    )
+    assert (found["answers"]["state"], found["answers"]["found"]) == ("ok", "1 replica serves status and metrics")
+
+
+@pytest.mark.parametrize(("status", "said"), [(None, "is gone"), ("Unknown", "is not Ready")])
+async def test_a_replica_on_a_lost_node_does_not_count(
+    status: str | None, said: str, at: ClientStage, tmp_path: Path
+) -> None:
+    """Its pod may still say that it is ready."""
+    install(at)
+    at.server.create("nodes", node_object("n3", "2030-01-01T00:00:00Z"))
+    if status is None:
+        at.server.delete("nodes", "n2")
+    else:
+        at.server.patch("nodes", "n2", {"status": {"conditions": [{"type": "Ready", "status": status}]}})
+    found = (await findings(tmp_path))["replicas"]
+    assert (found["state"], found["found"]) == ("wrong", f"2 replicas, 1 ready, on 1 node; two: its node n2 {said}")
+
+
+async def test_one_replica_is_enough_for_a_dry_run(at: ClientStage, tmp_path: Path) -> None:
+    """It evicts nobody, so its loss stops nothing, and nobody must be told."""
+    add_replica(at, "one", "n1", __version__, "--dry-run")
+    found = await findings(tmp_path)
+    assert found["replicas"]["found"] == "1 replica, 1 ready, on 1 node; a dry run needs no second one"
+    assert (found["replicas"]["state"], found["alerts"]["found"]) == ("ok", "a dry run needs none")
+
+
+async def test_a_holder_that_says_that_it_does_not_lead_is_wrong(at: ClientStage, tmp_path: Path) -> None:
+    """Somebody else may have written its name into the Lease."""
+    install(at)
+    async with answering(leading=False) as port:
+        found = (await findings(tmp_path, port=port))["leader"]
+    assert found["state"] == "wrong"
+    assert found["found"].endswith(" names one_1, and one says that it does not lead")
+
+
+async def test_the_last_line_counts_what_is_right_wrong_and_unchecked(at: ClientStage, tmp_path: Path) -> None:
+    """JSON has the same numbers."""
+    install(at)
+    assert (await doctor(tmp_path)).stdout.splitlines()[-1] == "10 ok, 0 wrong, 1 unchecked"
+    document = json.loads((await doctor(tmp_path, "-o", "json")).stdout)
+    assert document["summary"] == {"ok": 10, "wrong": 0, "unchecked": 1}
+
+
+async def test_strict_fails_where_something_is_unchecked(at: ClientStage, tmp_path: Path) -> None:
+    """For a pipeline that has all rights."""
+    install(at)
+    assert (await doctor(tmp_path)).exit_code == 0
+    assert (await doctor(tmp_path, "--strict")).exit_code == 1
 
 
 async def test_what_is_wrong_is_reported_with_advice(at: ClientStage, tmp_path: Path) -> None:
@@ -201,6 +341,7 @@ async def test_an_active_built_in_controller_is_reported_as_wrong(
     at: ClientStage, tmp_path: Path, flags: list[str]
 ) -> None:
     """It may be active by default, by the asterisk, by name, or as a part of the node lifecycle controller."""
+    add_replica(at, "one", "n1")
     add_manager(at, *flags)
     found = await findings(tmp_path)
     assert found["built-in controller"]["state"] == "wrong"
@@ -272,7 +413,7 @@ async def test_a_missing_right_to_call_replicas_is_named(at: ClientStage, tmp_pa
 
 
 async def test_checks_without_rights_are_reported_as_unchecked(at: ClientStage, tmp_path: Path) -> None:
-    """Nothing is wrong then, so the exit code is 0."""
+    """Nothing of the installation could be checked, so the exit code is 3."""
     install(at)
     at.server.faults.clear()
     for path in ("/pods", "/leases", REVIEWS):
@@ -486,6 +627,7 @@ async def test_the_lease_is_found_by_the_variables_of_the_other_commands(
     at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
 ) -> None:
     """These are the variables of ``status`` and ``pause``, with their older names as well."""
+    add_replica(at, "one", "n1", __version__, "--leader-elect-resource-name=mine")
     add_lease(at, "mine")
     for name, value in zip(names, ("mine", NAMESPACE), strict=True):
         monkeypatch.setenv(f"TAINT_EVICTION_{name}", value)
@@ -522,7 +664,7 @@ async def test_an_answer_that_is_no_list_is_reported(at: ClientStage, tmp_path: 
     for resource in ("pods", "leases"):
         at.server.faults.add(resource=resource, status=200, message=body, plain_text=True)
     result = await doctor(tmp_path)
-    assert result.exit_code in (0, 1)
+    assert result.exit_code in (0, 1, 3)
     assert "unchecked replicas" in result.stdout or "wrong     replicas" in result.stdout
 
 
@@ -530,7 +672,7 @@ async def test_the_namespace_flag_names_the_namespace_of_the_controller(at: Clie
     """The flag is -n, as for kubectl."""
     install(at)
     assert (await findings(tmp_path, "-n", NAMESPACE))["leader"]["state"] == "ok"
-    assert (await findings(tmp_path, "-n", "elsewhere"))["leader"]["state"] == "wrong"
+    assert (await findings(tmp_path, "-n", "elsewhere"))["leader"]["state"] == "unchecked"
 
 
 @pytest.mark.parametrize("kind", ["LEASE", "STATE"])
@@ -754,6 +896,10 @@ async def test_monitoring_in_kube_system_counts_for_the_namespaces_that_it_names
     at: ClientStage, tmp_path: Path, looks_in: str, state: str
 ) -> None:
     """The overlay puts it there, whatever namespace the controller is in."""
+    add_replica(at, "one", "n1")
+    [pod] = at.server.list("pods")
+    metadata = {"name": "one", "namespace": "elsewhere", "labels": pod["metadata"]["labels"]}
+    at.server.create("pods", {**pod, "metadata": metadata})
     add_monitoring(at, NAMESPACE, NAMESPACE, looks_in)
     found = (await findings(tmp_path, "--lease-namespace", "elsewhere"))["alerts"]
     assert found["state"] == state

@@ -65,6 +65,8 @@ class AdoptionFindings:
             )
             if state.adopter and leads:
                 advice = f"the leader gives them back; if that takes longer than two minutes, {advice}"
+            elif leads is False:
+                advice = "nobody evicts them: run taint-eviction hand-back, or install it again with components/adopt"
             found.append(
                 (False, f"the countdowns of {_named(pods.noted)} are taken over, and no replica adopts", advice)
             )

@@ -4,7 +4,7 @@ the check is unchecked, never wrong.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -64,6 +64,29 @@ class NotChecked(Exception):
     """Something could not be read; the message says what and why."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Manager:
+    """What the flags of kube-controller-manager say: in which pods the built-in controller is active, sentences on pods
+    that cannot be read, and the number of pods that are seen.
+    """
+
+    active: list[str]
+    malformed: list[str]
+    pods: int
+
+    @property
+    def is_off(self) -> bool:
+        return bool(self.pods) and not self.active and not self.malformed
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """The built-in controller, and whether this one runs as well, wherever it is installed. ``runs`` None: unknown."""
+
+    manager: _Manager | NotChecked
+    runs: bool | None
+
+
 class Installation:
     """Examines the installation in a namespace. ``clock`` has heard all answers to ``calls``.
 
@@ -89,14 +112,15 @@ class Installation:
             self._lease = replicas[0].lease._replace(name=self._name or replicas[0].lease.name)
         dry_run = any(replica.dry_run for replica in replicas)
         adopts = any(replica.adopts and not replica.dry_run for replica in replicas)
+        beside = await self._beside(replicas, unread)
         checks: list[tuple[str, Awaitable[list[CheckResult]]]] = [
             ("versions", self._versions(replicas, unread)),
-            ("replicas", self._apart(replicas, unread)),
-            ("installations", self._other_installations(replicas)),
-            ("leader", self._leader(replicas)),
+            ("replicas", self._apart(replicas, unread, beside)),
+            ("installations", self._other_installations(replicas, unread)),
+            ("leader", self._leader(replicas, unread)),
             ("rights", self._rights(replicas, unread, dry_run, adopts)),
             ("breaker", self._breaker(replicas)),
-            ("built-in controller", self._built_in(dry_run, adopts)),
+            ("built-in controller", self._built_in(dry_run, adopts, beside)),
             ("adoption", self._adoption(replicas, adopts, unread)),
             ("adoption", self._right_left(adopts, unread)),
             ("admission policy", self._admission_policy(replicas)),
@@ -104,7 +128,7 @@ class Installation:
             ("clock", self._clock()),
             ("time", self._time()),
             ("answers", self._answers(replicas)),
-            ("alerts", self._alerts()),
+            ("alerts", self._alerts(replicas, unread)),
         ]
         found = await asyncio.gather(*(_checked(check, findings) for check, findings in checks))
         left_out = [CheckResult("replicas", State.UNCHECKED, sentence) for sentence in malformed]
@@ -163,37 +187,112 @@ class Installation:
         none = "unknown" if unread else "not running"
         return [CheckResult("versions", State.FINE, f"{said}, controller {' '.join(versions) or none}")]
 
-    async def _apart(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
+    async def _beside(self, replicas: Sequence[Replica], unread: str) -> _Beside:
+        """Find out who evicts: the built-in controller, this one, or both."""
+        manager: _Manager | NotChecked
+        try:
+            manager = await self._manager()
+        except NotChecked as why:
+            manager = why
+        if unread:
+            return _Beside(manager, None)
+        if replicas:
+            return _Beside(manager, True)
+        try:
+            return _Beside(manager, bool(await self._others(replicas)) or await self._held() is not None)
+        except NotChecked:
+            return _Beside(manager, None)
+
+    async def _apart(self, replicas: Sequence[Replica], unread: str, beside: _Beside) -> list[CheckResult]:
         if unread:
             raise NotChecked(unread)
-        ready = [replica for replica in replicas if replica.ready]
+        if not replicas:
+            return [self._none(beside)]
+        troubles = dict(await asyncio.gather(*(self._trouble(replica) for replica in replicas)))
+        ready = [replica for replica in replicas if replica.ready and not troubles[replica.name]]
         nodes = {replica.node for replica in ready}
         said = f"{_many(len(replicas), 'replica')}, {len(ready)} ready, on {_many(len(nodes), 'node')}"
+        said = "; ".join([said, *(f"{name}: {why}" for name, why in troubles.items() if why)])
         if not ready:
-            advice = "nothing evicts; look at the pods, or apply manifests/base (a static pod's labels are the same)"
+            advice = "none of them evicts; look at the pods: kubectl describe pod"
             return [CheckResult("replicas", State.WRONG, said, advice)]
         if len(nodes) > 1:
             return [CheckResult("replicas", State.FINE, said)]
+        if all(replica.dry_run for replica in replicas):
+            return [CheckResult("replicas", State.FINE, f"{said}; a dry run needs no second one")]
         if len(await self._list("nodes", ApiRequest("list", "nodes", query={"limit": 2})) or ()) == 1:
             return [CheckResult("replicas", State.FINE, f"{said}; the cluster has one node")]
         advice = "the loss of that node stops evictions; run two replicas on two nodes, as manifests/base does"
         return [CheckResult("replicas", State.WRONG, said, advice)]
 
-    async def _other_installations(self, replicas: Sequence[Replica]) -> list[CheckResult]:
-        """Report controllers with a Lease of their own elsewhere in the cluster: two leaders evict, not one."""
+    def _none(self, beside: _Beside) -> CheckResult:
+        """Return what it means that there is no replica: right after an uninstallation, if somebody else evicts."""
+        said = f"none in {self._namespace}"
+        if beside.runs:
+            advice = "another installation evicts, or a process whose pods have other labels: see below"
+            return CheckResult("replicas", State.UNCHECKED, said, advice)
+        install = "to install: manifests/base (a static pod's labels are the same)"
+        if isinstance(beside.manager, _Manager) and beside.manager.active:
+            advice = f"the built-in controller evicts, which is right without this one; {install}"
+            return CheckResult("replicas", State.UNCHECKED, f"{said}: not installed there", advice)
+        if isinstance(beside.manager, _Manager) and beside.manager.is_off:
+            return CheckResult("replicas", State.WRONG, f"{said}: nobody evicts", f"see built-in controller; {install}")
+        advice = f"nobody evicts, unless the built-in controller does; {install}"
+        return CheckResult("replicas", State.WRONG, said, advice)
+
+    async def _trouble(self, replica: Replica) -> tuple[str, str]:
+        """Return a replica's name, and why it does not run or will not for long; "" if nothing is wrong."""
+        if replica.waits or not replica.node:
+            return replica.name, replica.waits
+        try:
+            node = await self._read(f"node {replica.node}", ApiRequest("get", "nodes", name=replica.node))
+        except NotChecked:
+            return replica.name, ""
+        if node is None:
+            return replica.name, f"its node {replica.node} is gone"
+        status = as_object(node.get("status"), "status")
+        for each in as_list(status.get("conditions"), "status.conditions"):
+            condition = as_object(each, "status.conditions[]")
+            if condition.get("type") == "Ready" and condition.get("status") != "True":
+                return replica.name, f"its node {replica.node} is not Ready"
+        return replica.name, ""
+
+    async def _others(self, replicas: Sequence[Replica]) -> set[NamespacedName]:
+        """Return the Leases of other installations that evict."""
         pods = await self._list("pods", ApiRequest("list", "pods", query={"labelSelector": _OWN_PODS})) or ()
         others = {each.lease for each in read_replicas(pods, "pods")[0] if not each.dry_run}
-        others -= {self._lease, *(replica.lease for replica in replicas)}
-        if not others or all(replica.dry_run for replica in replicas):
+        return others - {self._lease, *(replica.lease for replica in replicas)}
+
+    async def _other_installations(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
+        """Report controllers with a Lease of their own elsewhere in the cluster: two leaders evict, not one."""
+        others = await self._others(replicas)
+        if not others or (replicas and all(replica.dry_run for replica in replicas)):
             return []
+        if not replicas and not unread:
+            first = min(others)
+            said = f"none has the Lease {self._lease}, and there are others, of Leases {_all(others)}"
+            advice = f"taint-eviction doctor --lease-namespace {first.namespace} --lease-name {first.name}"
+            return [CheckResult("installations", State.WRONG, said, advice)]
         advice = (
             "each has a leader of its own, and both evict: hand back what the one to be removed has taken over"
             " (taint-eviction hand-back), then delete it"
         )
-        said = f"there are others, of Leases {' and '.join(map(str, sorted(others)))}"
+        said = f"there are others, of Leases {_all(others)}"
         return [CheckResult("installations", State.WRONG, said, advice)]
 
-    async def _leader(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+    async def _held(self) -> Mapping[str, Any] | None:
+        """Return the spec of the Lease if somebody holds and renews it."""
+        lease = await self._read(f"Lease {self._lease}", ApiRequest("get", "leases", *self._lease, group=_LEASES))
+        spec = as_object(as_object(lease, "the Lease").get("spec"), "spec")
+        return spec if spec.get("holderIdentity") and not self._expired(spec) else None
+
+    def _silent(self, spec: Mapping[str, Any]) -> float:
+        return self._server_clock.now().server_epoch - (parse_rfc3339(spec.get("renewTime")) or 0.0)
+
+    def _expired(self, spec: Mapping[str, Any]) -> bool:
+        return self._silent(spec) > 2 * min(_lease_seconds(spec), _MAX_LEASE_SECONDS)
+
+    async def _leader(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         leases = sorted({replica.lease for replica in replicas})
         if len(leases) > 1 and self._name is None:
             advice = "each of these has a leader of its own, and both evict; give all replicas the same flags"
@@ -209,22 +308,45 @@ class Installation:
         if replicas and not any(replica.elects for replica in replicas):
             return [CheckResult("leader", State.FINE, "none is elected: each replica acts alone")]
         what = f"Lease {self._lease}"
+        if not replicas and not unread:
+            return [await self._lone_holder()]
         lease = await self._read(what, ApiRequest("get", "leases", *self._lease, group=_LEASES))
         spec = (lease or {}).get("spec") or {}
         if not spec.get("holderIdentity"):
             advice = "nothing evicts; look at the log of the controller, and at --lease-namespace of this command"
             return [CheckResult("leader", State.WRONG, f"nobody holds the {what}", advice)]
-        silent = self._server_clock.now().server_epoch - (parse_rfc3339(spec.get("renewTime")) or 0.0)
-        if silent > 2 * min(_lease_seconds(spec), _MAX_LEASE_SECONDS):
+        silent = self._silent(spec)
+        if self._expired(spec):
             advice = "its holder is gone, and no other replica has taken over; look at the log of the controller"
             return [CheckResult("leader", State.WRONG, f"the {what} was renewed {silent:.0f} s ago", advice)]
+        return [await self._holder(spec, replicas, silent)]
+
+    async def _lone_holder(self) -> CheckResult:
+        """Return who holds the Lease where no replica is seen."""
+        if (held := await self._held()) is None:
+            raise NotChecked("there is no replica to lead")
+        who = one_line(str(held["holderIdentity"]), _MAX_HOLDER)
+        said = f"{who} holds the Lease {self._lease}, and no replica is seen"
+        advice = "a controller outside of the cluster, pods with other labels, or a Lease that somebody has stolen"
+        return CheckResult("leader", State.UNCHECKED, said, advice)
+
+    async def _holder(self, spec: Mapping[str, Any], replicas: Sequence[Replica], silent: float) -> CheckResult:
+        """Return whether the holder of a Lease that is renewed leads."""
+        what = f"the Lease {self._lease}"
         if (stolen := self._stolen(spec, replicas, silent)) is not None:
             advice = (
-                "no replica leads while it lasts; see who wrote it (kubectl get --show-managed-fields), and delete it:"
+                "no replica leads while it lasts. Look again in a minute: the holder may be a replica that has just"
+                " ended. Else see who wrote it (kubectl get --show-managed-fields), and delete it:"
                 f" kubectl -n {self._lease.namespace} delete lease {self._lease.name}"
             )
-            return [CheckResult("leader", State.WRONG, f"the {what} {stolen}", advice)]
-        return [CheckResult("leader", State.FINE, str(spec["holderIdentity"]))]
+            return CheckResult("leader", State.WRONG, f"{what} {stolen}", advice)
+        holder = str(spec["holderIdentity"])
+        named = next((each for each in replicas if each.name == holder.rpartition("_")[0]), None)
+        if named is not None and (await self._told(named)).get("leading") is False:
+            advice = "it does not evict: look again in a minute; if it stays so, look at its log"
+            said = f"{what} names {holder}, and {named.name} says that it does not lead"
+            return CheckResult("leader", State.WRONG, said, advice)
+        return CheckResult("leader", State.FINE, holder)
 
     def _stolen(self, spec: Mapping[str, Any], replicas: Sequence[Replica], silent: float) -> str | None:
         """Return what no replica writes into its Lease; None: any may have written it."""
@@ -258,6 +380,9 @@ class Installation:
             advice = "this needs the right to create subjectaccessreviews; ask an administrator to run it"
             return [CheckResult("rights", State.UNCHECKED, f"the rights of {who}", advice)]
         missing = [f"{verb} {what}" for (verb, what), yes in zip(needed, answers, strict=True) if not yes]
+        if missing and not replicas:
+            advice = "that matters only to who runs the controller as this user"
+            return [CheckResult("rights", State.UNCHECKED, f"{who} may not {', '.join(missing)}", advice)]
         if missing:
             advice = "apply the ClusterRole and Role of the manifests with which it was installed"
             return [CheckResult("rights", State.WRONG, f"{who} may not {', '.join(missing)}", advice)]
@@ -275,42 +400,56 @@ class Installation:
         why = bracketed(latch.since_epoch, latch.cause, by=latch.controller)
         said = f"the circuit breaker is open: no pod is evicted{why}"
         advice = "look at taint-eviction breaker, then end it: taint-eviction breaker reset"
-        if replicas and not any(replica.breaker for replica in replicas):
+        if not replicas:
+            said = f"the circuit breaker is open{why}: a controller that starts evicts nobody"
+        elif not any(replica.breaker for replica in replicas):
             said += ", although no replica has --breaker"
             advice += "; without --breaker nothing else closes it"
         return [CheckResult("breaker", State.WRONG, said, advice)]
 
-    async def _built_in(self, dry_run: bool, adopts: bool) -> list[CheckResult]:
-        if dry_run:
-            return [CheckResult("built-in controller", State.FINE, "may be active beside a dry run")]
-        if adopts:
-            return [CheckResult("built-in controller", State.FINE, "may be active: countdowns are taken over from it")]
+    async def _manager(self) -> _Manager:
+        """Read the flags of every kube-controller-manager that is seen as a pod."""
         query = {"labelSelector": "component=kube-controller-manager"}
         request = ApiRequest("list", "pods", _KUBE_SYSTEM, query=query)
         pods = await self._list("pods in kube-system", request) or ()
-        active, malformed = [], []
+        active, malformed = list[str](), list[str]()
         for number, pod in enumerate(pods):
             try:
                 active += [name_of(pod, number)] if built_in_active(pod) else []
             except Unreadable as error:
                 malformed.append(f"pods in kube-system: {name_of(pod, number)} is malformed: {error}")
-        if active:
+        return _Manager(active, malformed, len(pods))
+
+    async def _built_in(self, dry_run: bool, adopts: bool, beside: _Beside) -> list[CheckResult]:
+        check, manager = "built-in controller", beside.manager
+        if dry_run:
+            return [CheckResult(check, State.FINE, "may be active beside a dry run")]
+        if adopts:
+            return [CheckResult(check, State.FINE, "may be active: countdowns are taken over from it")]
+        if isinstance(manager, NotChecked):
+            raise manager
+        if manager.active:
+            return [_built_in_active(manager, beside.runs)]
+        if manager.malformed:
+            return [CheckResult(check, State.UNCHECKED, sentence) for sentence in manager.malformed]
+        if not manager.pods:
+            advice = "no pod of kube-controller-manager can be seen (k3s, managed): look at its flags or its log"
+            return [CheckResult(check, State.UNCHECKED, "whether it is switched off", advice)]
+        said = f"switched off in {_many(manager.pods, 'kube-controller-manager')}"
+        if beside.runs is False:
             advice = (
-                "both evict, each by its own rules; append ,-taint-eviction-controller to --controllers of"
+                "nobody evicts: install this controller, or take -taint-eviction-controller out of --controllers of"
                 " kube-controller-manager on every control-plane node"
             )
-            return [CheckResult("built-in controller", State.WRONG, f"active in {', '.join(active)}", advice)]
-        if malformed:
-            return [CheckResult("built-in controller", State.UNCHECKED, sentence) for sentence in malformed]
-        if not pods:
-            advice = "no pod of kube-controller-manager can be seen (k3s, managed): look at its flags or its log"
-            return [CheckResult("built-in controller", State.UNCHECKED, "whether it is switched off", advice)]
-        return [CheckResult("built-in controller", State.FINE, f"switched off in {len(pods)} kube-controller-managers")]
+            return [CheckResult(check, State.WRONG, f"{said}, and this controller does not run", advice)]
+        return [CheckResult(check, State.FINE, said)]
 
     async def _adoption(self, replicas: Sequence[Replica], adopts: bool, unread: str) -> list[CheckResult]:
         """Check what is taken over, and that somebody evicts those pods or gives them back."""
-        if adopts and (await self._leader(replicas))[0].state is State.WRONG:
+        if not replicas and not unread:
             leads: bool | None = False
+        elif adopts and (await self._leader(replicas, unread))[0].state is State.WRONG:
+            leads = False
         else:
             leads = None if unread else True
         if replicas and all(replica.dry_run for replica in replicas):
@@ -359,14 +498,22 @@ class Installation:
             found = False, said, "see status.typeChecking of the policy, and its matchConstraints"
         return [_result("admission policy", found)]
 
+    async def _told(self, replica: Replica) -> Mapping[str, Any]:
+        """Return a replica's status document, empty if it does not answer or nobody may ask."""
+        if replica.waits or replica.host_network:
+            return {}
+        try:
+            answer = await self._ask_status(replica)
+            return as_object(answer.body, "status") if answer.outcome is Outcome.DONE else {}
+        except (CallFailed, Unreadable):
+            return {}
+
     async def _told_of_policy(self, replica: Replica) -> tuple[str, bool | None]:
         """Return the account of a replica and whether its policy is in force, as it says; "" and None: unknown."""
         try:
-            answer = await self._ask_status(replica)
-            body = as_object(answer.body, "status") if answer.outcome is Outcome.DONE else {}
-            admission = as_object(body.get("admissionPolicy"), "admissionPolicy")
+            admission = as_object((await self._told(replica)).get("admissionPolicy"), "admissionPolicy")
             account, in_force = as_text(admission.get("account"), "account"), admission.get("inForce")
-        except (CallFailed, Unreadable):
+        except Unreadable:
             return "", None
         return one_line(account, _MAX_ACCOUNT), in_force if isinstance(in_force, bool) else None
 
@@ -412,7 +559,8 @@ class Installation:
         found = []
         if any(replica.host_network for replica in replicas):
             raise NotChecked("static pods listen on loopback; ask on their nodes, with curl 127.0.0.1:10270/status")
-        for replica in replicas:
+        asked = [replica for replica in replicas if not replica.waits]
+        for replica in asked:
             try:
                 answer = await self._ask_status(replica)
             except CallFailed as error:
@@ -422,16 +570,19 @@ class Installation:
             if answer.outcome is not Outcome.DONE:
                 advice = f"metrics cannot be scraped either; does it listen on port {self._port} (--listen)?"
                 found.append(CheckResult("answers", State.WRONG, f"{replica.name}: {answer.failure}", advice))
-        serve = f"{_many(len(replicas), 'replica')} {'serves' if len(replicas) == 1 else 'serve'} status and metrics"
-        said = serve if replicas else "there is no replica to ask"
-        return found or [CheckResult("answers", State.FINE if replicas else State.UNCHECKED, said)]
+        if not asked:
+            raise NotChecked("no replica runs" if replicas else "there is no replica to ask")
+        said = f"{_many(len(asked), 'replica')} {'serves' if len(asked) == 1 else 'serve'} status and metrics"
+        return found or [CheckResult("answers", State.FINE, said)]
 
     async def _ask_status(self, replica: Replica) -> ApiAnswer:
         path = f"/api/v1/namespaces/{quote(self._namespace)}/pods/{quote(replica.name)}:{self._port}/proxy/status"
         request = ApiRequest("get", "pods/proxy", self._namespace, replica.name, url_path=f"{path}?limit=1")
         return await self._calls.make(request)
 
-    async def _alerts(self) -> list[CheckResult]:
+    async def _alerts(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
+        if not unread and all(replica.dry_run for replica in replicas):
+            raise NotChecked("a dry run needs none" if replicas else "there is no replica to watch")
         advice = "apply manifests/overlays/monitoring; nobody is told when evictions stop"
         lacking = []
         for kind in ("podmonitors", "prometheusrules"):
@@ -473,6 +624,25 @@ async def _checked(check: str, findings: Awaitable[list[CheckResult]]) -> list[C
 def _result(check: str, found: Finding) -> CheckResult:
     fine, said, advice = found
     return CheckResult(check, State.FINE if fine else State.WRONG, said, advice)
+
+
+def _built_in_active(manager: _Manager, runs: bool | None) -> CheckResult:
+    """Return what it means that the built-in controller is active beside this one. ``runs`` None: unknown."""
+    check, said = "built-in controller", f"active in {', '.join(manager.active)}"
+    if runs is None:
+        advice = "right if this controller does not run, else both evict"
+        return CheckResult(check, State.UNCHECKED, f"{said}; whether this controller runs is unknown", advice)
+    if not runs:
+        return CheckResult(check, State.FINE, f"{said}: it evicts, and this controller does not run")
+    advice = (
+        "both evict, each by its own rules; append ,-taint-eviction-controller to --controllers of"
+        " kube-controller-manager on every control-plane node"
+    )
+    return CheckResult(check, State.WRONG, said, advice)
+
+
+def _all(leases: Iterable[NamespacedName]) -> str:
+    return " and ".join(map(str, sorted(leases)))
 
 
 def _many(count: int, what: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object, as_text, is_object, needed_text, refuse
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import one_line
 from taint_eviction.settings import ElectionSettings
 
 CONTROLLER = "taint-eviction-controller"
@@ -19,6 +20,8 @@ _LEASE_FLAG = "leader-elect-resource"
 # The manifests name the Lease after the account.
 _ACCOUNT = {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+# The scheduler's message names each reason with its number of nodes.
+_MAX_SAID = 300
 
 Json = Mapping[str, Any]
 
@@ -28,12 +31,14 @@ class Replica:
     """A pod of the controller.
 
     ``lease``: the Lease for which it is a candidate, by its flags and its environment; ``asked_lease``: the Lease that
-    commands run in the pod ask for, by variables that the controller does not read.
+    commands run in the pod ask for, by variables that the controller does not read. ``waits``: why its container does
+    not run, in the words of the scheduler or the kubelet; "" if it runs, or nobody says.
     """
 
     name: str
     node: str
     ready: bool
+    waits: str
     version: str
     # The user name at the API server: a service account, or the user of manifests/overlays/static-pod.
     user: str
@@ -134,6 +139,7 @@ def _replica(pod: Json, metadata: Json) -> Replica:
         name,
         as_text(spec.get("nodeName"), "spec.nodeName"),
         any((condition.get("type"), condition.get("status")) == ("Ready", "True") for condition in conditions),
+        _waits(status, conditions),
         as_text(labels.get("app.kubernetes.io/version"), "its version") or "unknown",
         f"system:serviceaccount:{namespace}:{account}" if account else CONTROLLER,
         dry_run,
@@ -146,6 +152,23 @@ def _replica(pod: Json, metadata: Json) -> Replica:
         is_on("breaker"),
         bool(set_to("config")),
     )
+
+
+def _waits(status: Json, conditions: Sequence[Json]) -> str:
+    """Return why the container of a pod does not run; "" if it runs, or nobody says."""
+    for condition in conditions:
+        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
+            return _said(condition, "status.conditions[]") or "it is not bound to a node"
+    for container in as_list(status.get("containerStatuses"), "status.containerStatuses"):
+        state = as_object(as_object(container, "status.containerStatuses[]").get("state"), "state")
+        if waiting := as_object(state.get("waiting"), "state.waiting"):
+            return _said(waiting, "state.waiting") or "its container waits"
+    return ""
+
+
+def _said(of: Json, where: str) -> str:
+    parts = (as_text(of.get(part), f"{where}.{part}") for part in ("reason", "message"))
+    return one_line(": ".join(filter(None, parts)), _MAX_SAID)
 
 
 def _asked(part: str, environment: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from taint_eviction.cli.flags import (
     KUBECONFIG_FLAGS,
     OUTPUT_FLAG,
     PORT_FLAG,
+    flag,
     with_flags,
 )
 from taint_eviction.cli.logs import set_up_logging
@@ -31,11 +33,14 @@ from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 
 _TIMEOUT_SECONDS = 10.0
 _COLOURS = {State.FINE: "green", State.WRONG: "red", State.UNCHECKED: "yellow"}
+# These say nothing about an installation, and anybody may read them.
+_OF_THE_CLUSTER = frozenset({"versions", "time"})
 _FLAGS = (
     *KUBECONFIG_FLAGS,
     *DOCTOR_LEASE_FLAGS,
     PORT_FLAG,
     OUTPUT_FLAG,
+    flag("--strict", is_flag=True, help="Exit with 1 if something is unchecked, too."),
 )
 
 
@@ -46,9 +51,10 @@ def doctor(**flags: Any) -> None:
 
     Also checks whether the circuit breaker is open, and whether the built-in controller is active as well. Says what to
     do about everything that is wrong. Reads with your rights and changes nothing. What you may not read is unchecked,
-    and counts as neither right nor wrong.
+    and counts as neither right nor wrong, unless --strict says otherwise.
 
-    Exit codes: 0 nothing is wrong; 1 something is; 2 wrong usage; 3 the API server cannot be reached.
+    Exit codes: 0 nothing is wrong; 1 something is, or with --strict something is unchecked; 2 wrong usage; 3 the API
+    server cannot be reached, or nothing of the installation could be checked.
     """
     set_up_logging("text", "error")
     try:
@@ -58,7 +64,16 @@ def doctor(**flags: Any) -> None:
     except CallFailed as error:
         give_up(ExitCode.UNREACHABLE, str(error))
     click.echo("\n".join(_json(findings) if flags["output"] == "json" else _table(findings)))
-    sys.exit(ExitCode.FAILED if any(finding.state is State.WRONG for finding in findings) else ExitCode.OK)
+    sys.exit(_exit_code(findings, flags["strict"]))
+
+
+def _exit_code(findings: Sequence[CheckResult], strict: bool) -> ExitCode:
+    if any(finding.state is State.WRONG for finding in findings):
+        return ExitCode.FAILED
+    if all(each.state is State.UNCHECKED for each in findings if each.check not in _OF_THE_CLUSTER):
+        return ExitCode.UNREACHABLE
+    unchecked = any(finding.state is State.UNCHECKED for finding in findings)
+    return ExitCode.FAILED if strict and unchecked else ExitCode.OK
 
 
 async def _examine(flags: Mapping[str, Any]) -> list[CheckResult]:
@@ -81,7 +96,7 @@ def _json(findings: Sequence[CheckResult]) -> list[str]:
         {"check": each.check, "state": each.state.value, "found": each.found, "advice": each.advice}
         for each in findings
     ]
-    return [json_text({"findings": document}, orjson.OPT_INDENT_2)]
+    return [json_text({"findings": document, "summary": _counts(findings)}, orjson.OPT_INDENT_2)]
 
 
 def _table(findings: Sequence[CheckResult]) -> list[str]:
@@ -91,4 +106,10 @@ def _table(findings: Sequence[CheckResult]) -> list[str]:
         lines.append(f"{state}{each.check:<21}{visible(each.found)}")
         if each.advice:
             lines.append(f"{'':<31}→ {visible(each.advice)}")
+    lines.append(", ".join(f"{count} {state}" for state, count in _counts(findings).items()))
     return lines
+
+
+def _counts(findings: Sequence[CheckResult]) -> dict[str, int]:
+    counts = Counter(each.state.value for each in findings)
+    return {state.value: counts[state.value] for state in State}
