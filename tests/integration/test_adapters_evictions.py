@@ -264,6 +264,25 @@ async def test_other_refusals_are_failed_calls_without_a_block(
     assert (failed.reason, failed.block, failed.retry_after_seconds) == (failure_reason(fault["status"]), None, seconds)
 
 
+@pytest.mark.parametrize(
+    ("fault", "certain"),
+    [
+        ({"status": 403}, True),
+        ({"status": 409, "message": "the object has been modified"}, True),
+        ({"status": 429}, True),
+        ({"status": 500}, False),
+        ({"status": 504}, False),
+    ],
+)
+async def test_only_a_refusal_with_4xx_says_that_nothing_was_done(
+    at: ClientStage, fault: dict[str, Any], certain: bool
+) -> None:
+    """An API server that answers 5xx may have carried out the call, or may still do so."""
+    ref = add_pod(at)
+    at.server.faults.add(resource="pods/eviction", **fault)
+    assert (await refused(at, ref)).certain is certain
+
+
 async def test_a_missing_right_is_a_failed_call_without_a_block(at: ClientStage) -> None:
     """The API server answers 403 about the pod."""
     ref = add_pod(at)

@@ -161,6 +161,11 @@ def failure_reason(status: int) -> FailureReason:
     return _REASONS.get(status, FailureReason.OTHER)
 
 
+def is_certain(status: int) -> bool:
+    """Return whether the API server did nothing if it answers with this HTTP status; after a 5xx nobody knows."""
+    return 400 <= status < 500
+
+
 def may_pass(status: int) -> bool:
     """Return whether a refusal with this HTTP status is about the state of the server, and not about the request."""
     return status == 429 or status >= 500

@@ -31,6 +31,7 @@ from taint_eviction.adapters.answers import (
     Outcome,
     Refusal,
     failure_reason,
+    is_certain,
     may_pass,
     outcome_of,
     read_date,
@@ -261,6 +262,8 @@ def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, 
         block=block_of(status, refusal),
         denied=refusal.denied,
         evacuates=refusal.evacuates,
+        # A proxy may answer for an API server that goes on. A busy API server answers in plain text.
+        certain=is_certain(status) and (refusal.is_status or _AUDIT_ID in headers),
         may_pass=may_pass(status),
     )
     return ApiAnswer(outcome, status, None, failure, lacks_right=status == 403 and refusal.is_status)

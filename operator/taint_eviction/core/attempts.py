@@ -215,7 +215,7 @@ class Attempts:
         if state.work is not work:
             raise ValueError(f"{work.ref} ({work.ref.uid}) is settled but not in flight")
         record.undecide()
-        refused = isinstance(outcome, Failed) and outcome.refuses
+        refused = isinstance(outcome, Failed) and (outcome.refuses or outcome.certain)
         self._queue.end(state.tokens or (), ended_pod=not (refused or isinstance(outcome, PodIsGone)))
         return record
 

@@ -282,9 +282,9 @@ class Suspended:
 class Failed:
     """The attempt failed and is retried at ``retry_at``. ``message`` is the server's own if it gave one.
     ``block``: a budget forbids the eviction for now. None: the attempt failed for another reason. ``denied``: an
-    admission webhook or policy of somebody else denied the request. ``unanswered``: no answer came.
-    ``evacuates``: admission did so because it moves
-    the virtual machine in the pod away.
+    admission webhook or policy of somebody else denied the request. ``unanswered``: no answer came. ``evacuates``:
+    admission did so because it moves the virtual machine in the pod away. ``certain``: the API server answered that it
+    did nothing.
     """
 
     message: str
@@ -293,6 +293,7 @@ class Failed:
     denied: bool = False
     unanswered: bool = False
     evacuates: bool = False
+    certain: bool = False
 
     @property
     def refuses(self) -> bool:

@@ -94,7 +94,9 @@ class Evictor:
                 wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             unanswered = failure.reason is FailureReason.NO_ANSWER
             retry_at = self._clock.now().at + wait
-            return Failed(str(failure), retry_at, failure.block, failure.denied, unanswered, failure.evacuates)
+            return Failed(
+                str(failure), retry_at, failure.block, failure.denied, unanswered, failure.evacuates, failure.certain
+            )
 
     async def _evict(self, work: Eviction, worker: Worker) -> WorkOutcome:
         await self._decide_again(work, worker)

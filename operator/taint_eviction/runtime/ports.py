@@ -34,8 +34,8 @@ class CallFailed(Exception):
     The message is the server's own if it gave one. ``retry_after_seconds`` is what the server advised, None if
     it advised nothing. ``block`` says which budget refuses an eviction, None for any other failure. ``denied``: an
     admission webhook, or a policy other than this controller's own, denied the request. ``evacuates``: it
-    did because it moves the virtual machine in the pod away. ``may_pass``: the same call may
-    succeed a moment later.
+    did because it moves the virtual machine in the pod away. ``certain``: the API server answered that it did nothing.
+    ``may_pass``: the same call may succeed a moment later.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class CallFailed(Exception):
         block: Block | None = None,
         denied: bool = False,
         evacuates: bool = False,
+        certain: bool = False,
         may_pass: bool = False,
     ) -> None:
         super().__init__(message)
@@ -55,6 +56,7 @@ class CallFailed(Exception):
         self.block = block
         self.denied = denied
         self.evacuates = evacuates
+        self.certain = certain
         self.may_pass = may_pass
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from taint_eviction.adapters.answers import failure_reason, is_denial, is_evacuation, may_pass
+from taint_eviction.adapters.answers import failure_reason, is_certain, is_denial, is_evacuation, may_pass
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
@@ -271,6 +271,7 @@ def _refusal(fault: CallFault) -> CallFailed:
         retry_after_seconds=fault.retry_after_seconds,
         denied=fault.status is not None and is_denial(fault.message or ""),
         evacuates=fault.status is not None and is_evacuation(fault.message or ""),
+        certain=fault.status is not None and is_certain(fault.status),
         may_pass=fault.status is None or may_pass(fault.status),
     )
 

@@ -18,6 +18,7 @@ from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION, JsonPatch
 from taint_eviction.adapters.answers import (
     Outcome,
     failure_reason,
+    is_certain,
     may_pass,
     outcome_of,
     read_refusal,
@@ -181,6 +182,7 @@ def failure_of(error: StatusError) -> CallFailed:
         block=block_of(error.code, refusal),
         denied=refusal.denied,
         evacuates=refusal.evacuates,
+        certain=is_certain(error.code),
         may_pass=may_pass(error.code),
     )
 
