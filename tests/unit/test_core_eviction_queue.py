@@ -324,6 +324,17 @@ def test_an_eviction_whose_deadline_moves_into_the_past_settles_from_then_on() -
     assert it.take(102) == ["a"]
 
 
+def test_an_eviction_whose_deadline_has_passed_does_not_settle_anew_for_another_one_that_has() -> None:
+    """The owner of a pod can move its deadline within the past as often as he likes."""
+    it = Wanted(settle_seconds=2)
+    it.want("a", 10)
+    it.want("a", 9, now=11)
+    it.want("a", 10, now=11.5)
+    it.want("a", 9, now=11.9)
+    assert it.take(11.999) == []
+    assert it.take(12) == ["a"]
+
+
 def test_an_eviction_that_has_settled_does_not_settle_again() -> None:
     """This applies while its deadline stays the same, even if it is suspended in flight or governed by another rule."""
     it = Wanted(settle_seconds=2)
@@ -566,11 +577,11 @@ def test_a_forgotten_eviction_leaves_nothing_behind() -> None:
     """The queue has a hint to the pod while it waits; the record says since when the deadline is known until then."""
     it = Wanted(ONE_A_SECOND, settle_seconds=2)
     it.want("a", 10)
-    assert (it.waiting(), it.record("a").known_since) == (["a"], (10, 0))
+    assert (it.waiting(), it.record("a").known_since) == (["a"], (10, 0, None))
     assert it.take(12) == ["a"]
     assert it.waiting() == []
     it.end("a", 12)
-    assert it.record("a").known_since == (10, 0)
+    assert it.record("a").known_since == (10, 0, None)
     it.forget("a")
     assert it.record("a").known_since is None
 

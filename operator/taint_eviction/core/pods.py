@@ -33,7 +33,7 @@ from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
 from taint_eviction.core.instants import Moment, Sighting, sight
 from taint_eviction.core.limits import Token
-from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
 
 
 class Step(Enum):
@@ -154,8 +154,9 @@ class PodRecord:
 
     ``seen_at``: when it was last seen. ``bound``: since when it has been bound to its node, None: it is not bound.
     ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
-    place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, and since
-    when the deadline has been known; None: it need not settle. ``deletion_requested``: if the pod is seen terminating,
+    place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, since when
+    the deadline has been known, and the taint that decided then (None: not told); None: it need not settle.
+    ``deletion_requested``: if the pod is seen terminating,
     the request took effect, even if no answer came. ``taking_back``: its condition is being taken back, beside whatever
     its state is; None: it is not. ``evacuating_since``: when this leader first heard that the virtual machine in it
     moves away, None: never. ``reported_fire_at``: the deadline of the eviction that was last reported as done.
@@ -187,7 +188,7 @@ class PodRecord:
         self.state: PodState = UNDECIDED
         self.decision: Evict | None = None
         self.turn = self.schedule_turn = 0
-        self.known_since: tuple[float, float] | None = None
+        self.known_since: tuple[float, float, Taint | None] | None = None
         self.failures: FailedAttempts | None = None
         self.evacuating_since: float | None = None
         self.deletion_requested = False
@@ -221,10 +222,18 @@ class PodRecord:
         self.schedule_turn = self.turn
 
     def settles_from(self, fire_at: float, now: float) -> float:
-        """Return the instant from which the eviction settles: its deadline, or when that became known, if later."""
-        if self.known_since is None or self.known_since[0] != fire_at:
-            self.known_since = fire_at, now
-        return max(self.known_since)
+        """Return the instant from which the eviction settles: its deadline, or when that became known, if later.
+
+        A deadline that has passed stays the one that counts while another one of the same taint has passed as well:
+        the pod's owner may change its seconds again and again, and must not renew the time.
+        """
+        taint = None if self.decision is None else self.decision.deciding.taint
+        if self.known_since is not None:
+            deadline, known_at, known_taint = self.known_since
+            if fire_at == deadline or (taint == known_taint and fire_at <= now and deadline <= now):
+                return max(deadline, known_at)
+        self.known_since = fire_at, now, taint
+        return max(fire_at, now)
 
     def undecide(self) -> None:
         """Leave the place, the attempt, or the end that was reported: the caller decides again."""
