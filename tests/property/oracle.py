@@ -13,6 +13,11 @@ from taint_eviction.core.effects import Eviction, Work
 from taint_eviction.core.objects import MARK_SECONDS, Node, Pod, Taint
 
 
+def key_of(work: Work) -> str:
+    """Return what tells apart the work in flight: a pod may have a take-back and an eviction at the same time."""
+    return work.ref.uid if isinstance(work, Eviction) else f"take-back of {work.ref.uid}"
+
+
 @dataclass
 class ExpectedDecisions:
     """The true cluster, by name (``nodes`` and ``pods``), and what the controller must decide about it."""
@@ -104,11 +109,13 @@ class ExpectedDecisions:
         due = (set(self.due()) - set(self.in_flight)) & self.free()
         return {uid for uid in due if self.retry_at.get(uid, self.now) <= self.now}
 
-    def goes_on(self, uid: str) -> bool:
+    def goes_on(self, key: str) -> bool:
         """Return whether work in flight may go on. An eviction may as long as the pod's deadline is the one for which
         the eviction began.
         """
-        work, due_at = self.in_flight[uid], self.due().get(uid)
+        work = self.in_flight[key]
+        uid = work.ref.uid
+        due_at = self.due().get(uid)
         if not isinstance(work, Eviction):
             return due_at is None
         return due_at == work.decision.fire_at and uid in self.free() and uid not in self.outdated

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.property.oracle import ExpectedDecisions
+from tests.property.oracle import ExpectedDecisions, key_of
 from tests.property.strategies import examples
 from tests.unit.builders import Stage, moment, node, pod, taint, tolerates
 from tests.unit.hints import hints, places
@@ -227,9 +227,11 @@ class ControllerMachine(RuleBasedStateMachine):
             assert self.oracle.takeable() == set()
 
     def check_begun(self, work: Work, takeable: set[str]) -> None:
-        """A pod has at most one piece of work, and an eviction begins only if the oracle says that the pod is due."""
+        """A pod has at most one eviction and one take-back, and an eviction begins only if the oracle says that the pod
+        is due.
+        """
         uid = work.ref.uid
-        assert uid not in self.oracle.in_flight
+        assert key_of(work) not in self.oracle.in_flight
         if isinstance(work, Eviction):
             assert uid in takeable
             assert uid not in self.evicted
@@ -237,7 +239,7 @@ class ControllerMachine(RuleBasedStateMachine):
             assert (work.tries > 0) == (uid in self.oracle.retry_at)
             assert work.by_eviction_api == (self.mode is EvictionMode.EVICT)
         self.oracle.outdated.discard(uid)
-        self.oracle.in_flight[uid] = work
+        self.oracle.in_flight[key_of(work)] = work
 
     @precondition(lambda self: self.oracle.evictions_in_flight())
     @rule(data=st.data(), works=st.booleans())
@@ -253,8 +255,9 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(data=st.data(), ending=st.sampled_from(["done", "failed", *UNDONE]), wait=st.integers(0, 9))
     def settle(self, data: st.DataObject, ending: str, wait: int) -> None:
         """Work ends in any way, early or late. If the pod no longer exists, work that is done ends as ``PodIsGone``."""
-        uid = data.draw(st.sampled_from(sorted(self.oracle.in_flight)))
-        work, holder = self.oracle.in_flight[uid], self.oracle.holder(uid)
+        work = self.oracle.in_flight[data.draw(st.sampled_from(sorted(self.oracle.in_flight)))]
+        uid = work.ref.uid
+        holder = self.oracle.holder(uid)
         if ending == "done" and holder is None:
             self.end(work, PodIsGone())
         elif ending == "done" and holder is not None:
@@ -285,7 +288,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def end(self, work: Work, outcome: WorkOutcome) -> None:
         """Settle a piece of work in the controller and the oracle."""
         effects = self.stage.settle(work, outcome)
-        del self.oracle.in_flight[work.ref.uid]
+        del self.oracle.in_flight[key_of(work)]
         assert any(isinstance(effect, Evicted) for effect in effects) == (
             isinstance(outcome, Done) and isinstance(work, Eviction)
         )
@@ -320,8 +323,8 @@ class ControllerMachine(RuleBasedStateMachine):
         """W11: an eviction in flight goes on if and only if the oracle says that the pod is still due and not paused;
         a take-back goes on if and only if the pod is not due.
         """
-        for uid, work in self.oracle.in_flight.items():
-            assert self.stage.decide_again(work) == self.oracle.goes_on(uid)
+        for key, work in self.oracle.in_flight.items():
+            assert self.stage.decide_again(work) == self.oracle.goes_on(key)
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
@@ -329,10 +332,12 @@ class ControllerMachine(RuleBasedStateMachine):
         brain = self.stage.brain
         found = hints(brain._queue)
         assert all(len(places(brain._queue, uid)) == 1 for uid in found)
-        assert {record.ref.uid for record in brain.pods if record.in_flight} == set(self.oracle.in_flight)
-        assert not set(found) & set(self.oracle.in_flight)
-        assert not {entry.ref.uid for entry in brain._reconciler._take_backs._queue} & set(self.oracle.in_flight)
-        assert set(found) == set(self.oracle.wanted()) - set(self.oracle.in_flight)
+        evicting = {record.ref.uid for record in brain.pods if record.in_flight}
+        taking_back = {key_of(record.taking_back) for record in brain.pods if record.taking_back}
+        assert evicting | taking_back == set(self.oracle.in_flight)
+        assert not set(found) & evicting
+        assert not {entry.ref.uid for entry in brain._reconciler._take_backs._queue} & evicting
+        assert set(found) == set(self.oracle.wanted()) - evicting
         assert {record.ref.uid for record in brain.pods.known.values()} == set(self.oracle.known())
 
     # The end of a run
@@ -358,7 +363,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def begin_last(self, work: Work) -> bool:
         """Note work as in flight, and return whether it is a take-back, which is to be finished."""
-        self.oracle.in_flight[work.ref.uid] = work
+        self.oracle.in_flight[key_of(work)] = work
         return not isinstance(work, Eviction)
 
     def end_last(self, work: Work) -> None:

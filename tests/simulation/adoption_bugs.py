@@ -62,7 +62,7 @@ def orders_do_not_stop_adoption(patch: pytest.MonkeyPatch) -> None:
 def adopted_without_leading(patch: pytest.MonkeyPatch) -> None:
     """All replicas take countdowns over."""
     patch.setattr(
-        Adopter, "_may_change", lambda self: self._suspension.control_state is not None and self.stopped_by is None
+        Adopter, "_may_change", lambda self: self._guards.control_state is not None and self.stopped_by is None
     )
 
 

@@ -203,17 +203,17 @@ class HandlingJudge:
     def _hear(self, trace: Trace, acts: _Acts, moves: bool) -> None:
         sent = acts.sent[trace.number]
         sent.in_flight = False
+        if isinstance(trace.body, CallFailed):
+            sent.counts = not (trace.body.denied or trace.body.certain or trace.body.block is not None)
         if trace.phase is Phase.ANSWERED:
             sent.counts = trace.body is True
         elif isinstance(trace.body, CallFailed) and moves:
             if trace.body.denied or trace.body.block is not None:
-                sent.counts = trace.body.block is None
                 acts.refused[trace.uid] = trace.at, _MOVING_SECONDS
                 self._let_begin_anew(acts, trace.at)
         elif isinstance(trace.body, CallFailed) and trace.body.denied:
             acts.first_refused.setdefault(trace.uid, trace.at)
         elif isinstance(trace.body, CallFailed) and trace.body.block is not None:
-            sent.counts = False
             # Whatever is advised, a proxy must not delay an eviction for long.
             longest = max(self._settings.retry.max_seconds, _ASK_AGAIN_SECONDS)
             advised = min(trace.body.retry_after_seconds or _ASK_AGAIN_SECONDS, longest)
