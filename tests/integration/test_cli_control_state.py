@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.stage.client import ClientStage, client_stage
 from tests.stage.clocks import EPOCH
 
-from fake_apiserver import Fault, LoggedRequest, WallClock
+from fake_apiserver import Fault, LoggedRequest, WallClock, node_object
 from taint_eviction.adapters.control_state_data import latch_text, read_control_state, reset_text
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli import cli
@@ -175,17 +175,25 @@ async def test_a_pause_written_by_hand_is_shown_without_a_time(at: ClientStage, 
     assert (await run(tmp_path, "pause")).stdout == "all evictions are already paused\n"
 
 
-async def test_a_node_or_namespace_that_does_not_exist_is_paused_with_a_warning(
-    at: ClientStage, tmp_path: Path
-) -> None:
-    """It may be created later, but most likely the name is mistyped."""
-    result = await run(tmp_path, "pause", "--node", "nodo", "--namespace", "shpo")
-    assert result.exit_code == 0
-    assert control_state(at).nodes.keys() | control_state(at).namespaces.keys() == {"nodo", "shpo"}
-    assert result.stderr.splitlines()[2:] == [
-        "taint-eviction: there is no node nodo in this cluster",
-        "taint-eviction: there is no namespace shpo in this cluster",
+async def test_a_node_that_does_not_exist_is_refused(at: ClientStage, tmp_path: Path) -> None:
+    """Most likely its name is mistyped; --force pauses a node that is to come."""
+    at.server.create("nodes", node_object("worker-1", SINCE))
+    result = await run(tmp_path, "pause", "--node", "worker-l")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[1:] == [
+        "taint-eviction: there is no node worker-l in this cluster; did you mean 'worker-1'?",
+        "taint-eviction: nothing was changed; --force pauses a node that is to come",
     ]
+    assert at.server.get("configmaps", NAME, NAMESPACE) is None
+    assert (await run(tmp_path, "pause", "--node", "worker-l", "--force")).exit_code == 0
+    assert control_state(at).nodes.keys() == {"worker-l"}
+
+
+async def test_a_namespace_that_does_not_exist_is_paused_with_a_warning(at: ClientStage, tmp_path: Path) -> None:
+    """It may be created later, but most likely the name is mistyped."""
+    result = await run(tmp_path, "pause", "--namespace", "shpo")
+    assert (result.exit_code, set(control_state(at).namespaces)) == (0, {"shpo"})
+    assert result.stderr.splitlines()[2:] == ["taint-eviction: there is no namespace shpo in this cluster"]
 
 
 @pytest.mark.parametrize("status", [403, 500])
@@ -376,7 +384,7 @@ async def test_a_malformed_breaker_can_be_reset(at: ClientStage, tmp_path: Path)
 
 
 @pytest.mark.parametrize("data", [None, {}, {"breaker": reset_text(EPOCH)}])
-async def test_a_breaker_that_is_not_open_in_the_config_map_is_reset_too(
+async def test_a_breaker_that_is_not_open_in_the_config_map_is_reset_too_where_no_leader_answers(
     at: ClientStage, tmp_path: Path, data: dict[str, str] | None
 ) -> None:
     """A replica may have failed to write its open breaker; besides, what it has counted so far no longer counts."""

@@ -173,6 +173,14 @@ async def test_breaker_without_a_verb_shows_the_breaker(levers: Levers) -> None:
     assert levers.data() == before
 
 
+async def test_a_reset_of_a_closed_breaker_writes_nothing(levers: Levers) -> None:
+    """It needs no --yes, and what the breaker has counted so far still counts."""
+    before = levers.data()
+    said = await levers.pull("breaker", "reset")
+    assert (said.code, said.out) == (0, "the circuit breaker is closed: nothing to do\n")
+    assert levers.data() == before
+
+
 async def test_flags_between_breaker_and_reset_are_refused(levers: Levers) -> None:
     """They would be ignored, and the breaker of another cluster would be reset."""
     said = await invoked("breaker", "--context", "other", "reset", "--yes", "--kubeconfig", str(levers.config))

@@ -81,8 +81,9 @@ def reset(**flags: Any) -> None:
 
     Shows how many pods are evicted at once, as the leader knows, and asks. Without a terminal it needs --yes.
 
-    The reset is written even if the cluster says that the breaker is closed: a controller that could not write to the
-    cluster may still hold evictions.
+    If it is closed, nothing is written: a reset accepts no wave in advance; before a planned one: `taint-eviction
+    pause`. Where the ConfigMap says that it is closed and no leader answers, the reset is written all the same: a
+    controller that could not write to the cluster may still hold evictions.
 
     Exit codes: 0 closed, even if it was not open; 1 it opened again at once, or you did not agree; 2 wrong usage, or
     neither a terminal nor --yes; 3 the API server cannot be reached, or rights are missing.
@@ -97,9 +98,11 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
         # What is opened while the question stands is not what it is about.
         latch, reset_epoch = before.latch, on.clock.now().server_epoch
         going = await count_going(on, flags, before.at(reset_epoch), reset=True)
-        if latch is not None or isinstance(going, str) or going.breaker_open:
-            complain(await told(on, going))
-            must_agree(flags, "reset the circuit breaker?")
+        if latch is None and not isinstance(going, str) and not going.breaker_open:
+            click.echo(f"the circuit breaker is closed{_last(before)}: nothing to do")
+            return ExitCode.OK
+        complain(await told(on, going))
+        must_agree(flags, "reset the circuit breaker?")
         before = await on.state.read() or ControlState()
         if before.latch is None or (latch is not None and before.latch.is_same(latch)):
             break
@@ -110,8 +113,7 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
         await on.state.close_latch(latch, max(reset_epoch, latch.since_epoch + _JUST_AFTER_SECONDS))
     after = await on.state.read() or ControlState()
     if latch is None:
-        last = "" if before.reset_epoch is None else f" (last reset {format_rfc3339(before.reset_epoch)})"
-        click.echo(f"the circuit breaker was not open{last}; it is reset all the same")
+        click.echo(f"the circuit breaker was not open{_last(before)}; it is reset all the same")
     elif after.latch is None:
         click.echo(breaker_text("is closed; it was open", latch))
     else:
@@ -119,3 +121,7 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
     for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
     return ExitCode.OK if after.latch is None else ExitCode.FAILED
+
+
+def _last(before: ControlState) -> str:
+    return "" if before.reset_epoch is None else f" (last reset {format_rfc3339(before.reset_epoch)})"

@@ -46,11 +46,13 @@ _SCOPES = click.argument("scopes", metavar="[node/NAME|namespace/NAME]...", narg
     help="End by itself after so long, as 30m, by the API server's time. Without this: by `resume`.",
 )
 @flag("--reason", default="", show_default=False, help="Why; status and explain show it.")
+@click.option("--force", is_flag=True, allow_from_autoenv=False, help="Also pause nodes that are not there yet.")
 @state_flags
 def pause(**flags: Any) -> None:
     """Pause evictions, all or some.
 
-    Without flags this pauses all evictions, until `taint-eviction resume`.
+    Without flags this pauses all evictions, until `taint-eviction resume`. A node that does not exist is refused, since
+    most likely it is misspelled; --force pauses it before it joins.
 
     The pause takes effect within seconds, whichever replica leads. Requests that the controller has already sent to
     the API server cannot be cancelled. Deadlines keep running: after a resume, pods whose deadline has passed are
@@ -61,7 +63,8 @@ def pause(**flags: Any) -> None:
     server's time: a pause ends early if that clock was set forward meanwhile. If the API server's time is wrong by
     years, the pause does not end by itself, and this command says so.
 
-    Exit codes: 0 paused; 2 wrong usage; 3 the API server cannot be reached, or rights are missing.
+    Exit codes: 0 paused; 2 wrong usage, or there is no such node; 3 the API server cannot be reached, or rights are
+    missing.
     """
     scopes = _scopes(flags)
     if scopes and flags["everything"]:
@@ -136,6 +139,9 @@ def _scope(text: str) -> PauseScope:
 
 
 async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
+    absent = [] if flags["force"] else [await _absent(on.calls, scope) for scope in scopes if scope.kind == "node"]
+    if found := list(filter(None, absent)):
+        give_up(ExitCode.USAGE, *found, "nothing was changed; --force pauses a node that is to come")
     before = await on.state.read() or ControlState()
     pause = await _dated(on, Pause(reason=flags["reason"], by=on.user), flags["seconds"])
     now = on.clock.now().server_epoch
@@ -147,7 +153,8 @@ async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, 
         click.echo(in_force(after, scope, "already" if stays else ""))
     await tell_leader(on, flags)
     for scope in scopes:
-        await _warn_if_absent(on.calls, scope)
+        if scope.kind == "namespace" and (said := await _absent(on.calls, scope)):
+            complain(said)
     return ExitCode.OK
 
 
@@ -260,16 +267,15 @@ async def _others(on: Reached, chosen: Sequence[PauseScope]) -> list[PauseScope]
     return [scope for scope in scopes if scope not in chosen]
 
 
-async def _warn_if_absent(calls: ApiCalls, scope: PauseScope) -> None:
-    """Warn if a node or namespace does not exist: it may be created later, but most likely it is misspelled."""
-    if scope is EVERYTHING:
-        return
+async def _absent(calls: ApiCalls, scope: PauseScope) -> str:
+    """Return that a node or namespace does not exist, with a suggestion; "" if it does, or the user may not read it."""
     try:
         answer = await calls.make(ApiRequest("get", f"{scope.kind}s", name=scope.name))
     except CallFailed:
-        return
-    if answer.outcome is Outcome.ABSENT:
-        complain(f"there is no {scope.kind} {scope.name} in this cluster{await _near(calls, scope)}")
+        return ""
+    if answer.outcome is not Outcome.ABSENT:
+        return ""
+    return f"there is no {scope.kind} {scope.name} in this cluster{await _near(calls, scope)}"
 
 
 async def _near(calls: ApiCalls, scope: PauseScope) -> str:
