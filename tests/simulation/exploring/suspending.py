@@ -27,8 +27,9 @@ _ENDS_SECONDS = 0.5
 # Reads that take longer than this, or are never answered, keep a process from reading a pause.
 _SLOW_SECONDS = 0.1
 _LOOK_BACK_SECONDS = 60.0
-# How a readable value for the breaker's key begins.
+# How a readable value for the breaker's key begins, and what ends a pause.
 _CLOSED = '{"open": false, "reset": '
+_RESUMED = "false"
 
 
 @dataclass
@@ -97,7 +98,7 @@ class SuspensionJudge:
 
     def check_scribble(self, key: str, value: str, at: float) -> None:
         """Check that an unreadable value holds back the scope of its key, and that an unknown key changes nothing."""
-        if value.startswith(_CLOSED):
+        if value.startswith(_CLOSED) or value == _RESUMED:
             return
         before, after = self._history[-1][1], self._control_state() or ControlState()
         kind, dot, name = key.partition(".")
