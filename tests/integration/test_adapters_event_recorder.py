@@ -62,8 +62,8 @@ async def recording(directory: Path) -> AsyncIterator[Recording]:
 
 @pytest.fixture
 async def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Recording]:
-    """A recorder that waits only shortly between its tries."""
-    monkeypatch.setattr(event_recorder, "_FIRST_WAIT_SECONDS", 0.001)
+    """A recorder that rests only shortly between its tries."""
+    monkeypatch.setattr(event_recorder, "_FIRST_REST_SECONDS", 0.001)
     async with recording(tmp_path) as made:
         yield made
 

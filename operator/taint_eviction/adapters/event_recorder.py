@@ -1,8 +1,10 @@
 """Kubernetes events, mostly about pods: posted in the background, aggregated and rate limited as in client-go.
 
-Posting neither blocks nor raises: the queue is bounded, and a full queue drops its oldest event. A repeated event about
-the same pod increases the count of the earlier one. Each pod has a burst of 25 events, and then one event in 5 minutes.
-Events carry the pod's UID: without it ``kubectl describe pod`` does not show them.
+Posting neither blocks nor raises: each namespace has a queue, they take turns, and one whose post fails rests, longer
+each time. So an admission webhook that hangs for one namespace does not hold up the events of others. The queues are
+bounded together: the longest drops its oldest event. A repeated event about the same pod increases the count of the
+earlier one. Each pod has a burst of 25 events, and then one event in 5 minutes. Events carry the pod's UID: without it
+``kubectl describe pod`` does not show them.
 
 Reference: k8s.io/client-go/tools/record (``EventAggregator``, ``EventSourceObjectSpamFilter``).
 """
@@ -10,9 +12,9 @@ Reference: k8s.io/client-go/tools/record (``EventAggregator``, ``EventSourceObje
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
@@ -30,13 +32,15 @@ COMPONENT = "taint-eviction-controller"
 _QUEUE = 20_000
 # How often the recorder checks whether evictions still need all of the API server's capacity.
 _CHECK_SECONDS = 0.1
-# How many pods and events are remembered for limiting and aggregating; as many as in client-go.
+# How many pods, events and namespaces are remembered for limiting and aggregating; as many as in client-go.
 _REMEMBERED = 4096
 _BURST = 25
 _REFILL_SECONDS = 300.0
-# How often an event is sent. The wait before a retry doubles; if the API server asks for a longer wait, that counts.
+# How often an event is sent. Meanwhile its namespace rests, twice as long each time until a post succeeds there.
 _TRIES = 4
-_FIRST_WAIT_SECONDS = 0.5
+_FIRST_REST_SECONDS = 0.5
+_MAX_REST_SECONDS = 300.0
+# All namespaces wait for as long as the API server asks, up to this.
 _MAX_WAIT_SECONDS = 10.0
 # The name of an object has at most 253 characters.
 _MAX_POD_NAME = 253 - 1 - 17
@@ -63,6 +67,7 @@ class _Event:
     number: int
     epoch: float
     kind: str
+    tries: int = 0
 
     @property
     def name(self) -> str:
@@ -110,12 +115,18 @@ class EventRecorder:
         self._instance = instance
         self._counted = counted
         self._busy = busy
-        self._queue: deque[_Event] = deque()
-        self._arrived = asyncio.Event()
+        # By namespace; one that rests may have an empty queue, and has no turn.
+        self._queues: defaultdict[str, deque[_Event]] = defaultdict(deque)
+        self._turns: deque[str] = deque()
+        # How many events are not posted yet, with the one that is under way.
+        self._waiting = 0
+        self._has_turn = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._posted: BoundedDict[tuple[str, str, str], _PostedEvent] = BoundedDict(_REMEMBERED)
         self._allowances: BoundedDict[str, _Allowance] = BoundedDict(_REMEMBERED)
+        # By namespace: how long its next rest is, unless that is the first.
+        self._rest_seconds: BoundedDict[str, float] = BoundedDict(_REMEMBERED)
         self._log_throttle = Throttle(clock, _LOG_SECONDS)
         self._number = 0
 
@@ -125,25 +136,42 @@ class EventRecorder:
         if not self._allowed(ref.uid, now.at):
             self._counted("limited")
             return
-        if len(self._queue) >= _QUEUE:
-            self._queue.popleft()
+        if self._waiting >= _QUEUE:
+            max(self._queues.values(), key=len).popleft()
+            self._waiting -= 1
             self._counted("dropped")
         self._number += 1
-        self._queue.append(_Event(ref, reason, message, type, self._number, now.server_epoch, kind))
+        self._waiting += 1
         self._idle.clear()
-        self._arrived.set()
+        namespace = ref.key.namespace
+        if namespace not in self._queues:
+            self._give_turn(namespace)
+        self._queues[namespace].append(_Event(ref, reason, message, type, self._number, now.server_epoch, kind))
+
+    def _give_turn(self, namespace: str) -> None:
+        self._turns.append(namespace)
+        self._has_turn.set()
 
     async def run(self) -> None:
         """Post queued events until cancelled."""
         while True:
-            if not self._queue:
-                self._idle.set()
-                self._arrived.clear()
-                await self._arrived.wait()
+            await self._has_turn.wait()
             # The end of any eviction can end this wait. Polling is simpler, and events are not urgent.
             while self._busy():  # noqa: ASYNC110
                 await asyncio.sleep(_CHECK_SECONDS)
-            await self._deliver(self._queue.popleft())
+            namespace = self._turns.popleft()
+            if not self._turns:
+                self._has_turn.clear()
+            queue = self._queues[namespace]
+            rest_seconds = await self._deliver(queue) if queue else 0.0
+            if rest_seconds:
+                asyncio.get_running_loop().call_later(rest_seconds, self._give_turn, namespace)
+            elif queue:
+                self._give_turn(namespace)
+            else:
+                del self._queues[namespace]
+            if self._waiting == 0:
+                self._idle.set()
 
     async def drain(self, timeout_seconds: float) -> bool:
         """Wait until ``run`` has posted everything; return False on timeout."""
@@ -152,20 +180,27 @@ class EventRecorder:
                 await self._idle.wait()
         return self._idle.is_set()
 
-    async def _deliver(self, event: _Event) -> None:
-        wait = _FIRST_WAIT_SECONDS
-        for left in reversed(range(_TRIES)):
-            try:
-                self._counted(await self._send(event))
-            except CallFailed as failure:
-                if left == 0 or not failure.may_pass:
-                    self._counted("failed")
-                    self._report(event, failure)
-                    return
-                await asyncio.sleep(min(max(wait, failure.retry_after_seconds or 0.0), _MAX_WAIT_SECONDS))
-                wait *= 2
-            else:
-                return
+    async def _deliver(self, queue: deque[_Event]) -> float:
+        """Send the first event of a queue; return for how long its namespace rests then."""
+        event, rest_seconds = queue.popleft(), 0.0
+        namespace = event.ref.key.namespace
+        try:
+            result = await self._send(event)
+        except CallFailed as failure:
+            if failure.may_pass:
+                rest_seconds = self._rest_seconds.get(namespace, _FIRST_REST_SECONDS)
+                self._rest_seconds[namespace] = min(2 * rest_seconds, _MAX_REST_SECONDS)
+                await asyncio.sleep(min(failure.retry_after_seconds or 0.0, _MAX_WAIT_SECONDS))
+                if event.tries + 1 < _TRIES:
+                    queue.appendleft(replace(event, tries=event.tries + 1))
+                    return rest_seconds
+            result = "failed"
+            self._report(event, failure)
+        else:
+            self._rest_seconds.pop(namespace, None)
+        self._waiting -= 1
+        self._counted(result)
+        return rest_seconds
 
     async def _send(self, event: _Event) -> str:
         """Increase the count of the earlier event, or create an event if there is none; return the result."""
