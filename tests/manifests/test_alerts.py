@@ -107,9 +107,13 @@ def measured() -> dict[str, Labels]:
 
 # What Prometheus adds to every series it scrapes, by the PodMonitor and by external labels.
 _ADDED = {"job", "instance", "namespace", "cluster"}
-# Of kube_pod_tolerations.
-_OF_KUBE_STATE_METRICS = {"toleration_seconds"}
-_NAME = re.compile(r"\b(?:taint_eviction_controller|leader_election)_\w+")
+_OF_KUBE_STATE_METRICS = {
+    "kube_pod_tolerations": {"toleration_seconds"},
+    "kube_pod_info": {"node", "uid"},
+    "kube_pod_deletion_timestamp": {"uid"},
+    "kube_node_status_condition": {"node", "condition", "status"},
+}
+_NAME = re.compile(r"\b(?:taint_eviction_controller|leader_election|kube)_\w+")
 
 
 @pytest.mark.parametrize(("place", "expression"), expressions(), ids=lambda value: str(value)[:40])
@@ -117,10 +121,13 @@ def test_expressions_use_metrics_and_labels_that_exist(place: str, expression: s
     """Every metric in an expression is in /metrics, and so is every label that it selects or groups by."""
     names = _NAME.findall(expression)
     assert names, place
-    assert set(names) <= measured().keys()
-    known = set.union(*(measured()[name] for name in names)) | _ADDED | _OF_KUBE_STATE_METRICS
+    series = measured() | _OF_KUBE_STATE_METRICS
+    assert set(names) <= series.keys()
+    known = set.union(*(series[name] for name in names)) | _ADDED
     selected = re.findall(r'(\w+)\s*[=!]~?\s*"', expression)
-    grouped = [label for labels in re.findall(r"by \(([^)]*)\)", expression) for label in re.findall(r"\w+", labels)]
+    grouped = [
+        label for labels in re.findall(r"(?:by|on) \(([^)]*)\)", expression) for label in re.findall(r"\w+", labels)
+    ]
     assert {*selected, *grouped} <= known
 
 
@@ -336,6 +343,30 @@ STRANGERS = {
 }
 
 
+def dead_pod(metric: str, uid: str, node: str = "lost") -> str:
+    """Name a series of kube-state-metrics about a pod, with its node where the metric has that."""
+    more = f',node="{node}"' if node else ""
+    return f'kube_pod_{metric}{{uid="{uid}",cluster="a"{more}}}'
+
+
+def ready(node: str, cluster: str = "a") -> str:
+    """Name the series that says whether a node is Ready."""
+    return f'kube_node_status_condition{{node="{node}",cluster="{cluster}",condition="Ready",status="true"}}'
+
+
+# Two pods whose grace period ended after half a minute, one of them on a node that is Ready, as is the lost node's
+# namesake in another cluster.
+DEAD_NODE = {
+    dead_pod("info", "db"): "1x60",
+    dead_pod("deletion_timestamp", "db", ""): "30x60",
+    dead_pod("info", "web", "well"): "1x60",
+    dead_pod("deletion_timestamp", "web", ""): "30x60",
+    ready("lost"): "0x60",
+    ready("lost", "b"): "1x60",
+    ready("well"): "1x60",
+}
+
+
 # By alert: series at minute 0, 1, 2, …; the minute at which the alert fires. It does not fire in the minute before.
 FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionNoLeader": [
@@ -390,6 +421,11 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
             },
             25,
         ),
+    ],
+    "TaintEvictionStuckTerminating": [
+        (DEAD_NODE, 17),
+        # On a node that is Ready another cause holds the pod, and a pod that ends in time is not counted.
+        (DEAD_NODE | {dead_pod("deletion_timestamp", "fresh", ""): "1170x60", dead_pod("info", "fresh"): "1x60"}, 17),
     ],
     "TaintEvictionNoStandby": [
         ({LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0x20 stale"}, 34),

@@ -31,7 +31,7 @@ FOREIGN = {
 }
 
 _OTHERS = re.compile(
-    r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|cosign|sha256sum|python3|KUBECONFIG=|PYTHONPATH=)[^`]*"
+    r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|cosign|sha256sum|python3|aws|az|KUBECONFIG=|PYTHONPATH=)[^`]*"
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Not the namespace of that name.

@@ -97,6 +97,22 @@ def test_a_silent_kubelet_is_told_by_its_lease_and_the_condition() -> None:
     )
     assert "confirm that its machine is off" in found.next
     assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    assert found.next.endswith(f"then, once n1 is back, remove the taint (kubectl taint nodes n1 {OUT_OF_SERVICE}-)")
+
+
+def test_the_clouds_own_word_that_a_machine_is_off_needs_no_confirmation() -> None:
+    """The cloud's node lifecycle controller sets this taint after it has asked the provider."""
+    body = {
+        "metadata": {"name": "n1"},
+        "spec": {"taints": [{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+    }
+    [found] = find(FailoverCase(pod(), NOW, read_node_object(body)))
+    assert found.text.endswith(
+        "the cloud provider says that its machine is shut down (taint node.cloudprovider.kubernetes.io/shutdown)"
+    )
+    assert "confirm" not in found.next
+    assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
 
 
 def test_without_a_lease_the_condition_alone_tells_a_silent_kubelet() -> None:

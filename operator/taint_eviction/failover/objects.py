@@ -11,6 +11,8 @@ from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction.core.text import one_line
 
+# Set by the cloud's node lifecycle controller while the provider says that a node's machine is shut down.
+SHUT_DOWN = "node.cloudprovider.kubernetes.io/shutdown"
 # The duration that the kubelet sets, which also counts if a Lease has none.
 _LEASE_SECONDS = 40.0
 # Clocks of nodes differ a little. A Lease that is dated further ahead says nothing about when it was renewed.
@@ -71,7 +73,8 @@ class PodObject:
 class NodeObject:
     """A node; ``ready`` is the status of its condition Ready, "" if it has none.
 
-    ``out_of_service`` has the effects of its taints with that key.
+    ``out_of_service`` has the effects of its taints with that key. ``shut_down``: the cloud's controller, which asks
+    the provider about each node that is not ready, says that the machine is shut down.
     """
 
     name: str
@@ -79,6 +82,7 @@ class NodeObject:
     ready_since_epoch: float | None
     ready_message: str
     out_of_service: tuple[str, ...]
+    shut_down: bool
 
     @property
     def is_ready(self) -> bool:
@@ -156,13 +160,14 @@ def read_pod_object(body: Body) -> PodObject:
 def read_node_object(body: Body) -> NodeObject:
     """Read a node."""
     ready = _condition(_part(body, "status"), "Ready")
-    taints = [each for each in _objects(_part(body, "spec").get("taints")) if each.get("key") == OUT_OF_SERVICE]
+    taints = _objects(_part(body, "spec").get("taints"))
     return NodeObject(
         _text(_part(body, "metadata"), "name"),
         _text(ready, "status"),
         parse_rfc3339(ready.get("lastTransitionTime")),
         one_line(_text(ready, "message")),
-        tuple(_text(taint, "effect") for taint in taints),
+        tuple(_text(taint, "effect") for taint in taints if taint.get("key") == OUT_OF_SERVICE),
+        any(taint.get("key") == SHUT_DOWN for taint in taints),
     )
 
 

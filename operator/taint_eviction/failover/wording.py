@@ -12,6 +12,7 @@ from enum import Enum
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction.failover.objects import (
+    SHUT_DOWN,
     AttachmentObject,
     ClaimObject,
     ControllerReference,
@@ -71,12 +72,17 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
             " clock is wrong, or kube-controller-manager does not run"
         )
         return Finding(Cause.KUBELET_SILENT, text, soon, _command("kubectl", "describe", "node", node.name))
+    if node.shut_down:
+        text += f"; the cloud provider says that its machine is shut down (taint {SHUT_DOWN})"
+        first = "unless somebody is starting it again, run this"
+    else:
+        first = "or confirm that its machine is off (not only out of reach: a pod that still runs would run twice), and"
+        first += " only then run this"
     return Finding(
         Cause.KUBELET_SILENT,
         text,
-        f"bring {node.name} back; or confirm that its machine is off (not only out of reach: a pod that still runs"
-        " would run twice), and only then run this: PodGC then force-deletes the pods that are Terminating on it, their"
-        " volumes are detached, and its other pods are evicted",
+        f"bring {node.name} back; {first}: PodGC then force-deletes the pods that are Terminating on it, their volumes"
+        f" are detached, and its other pods are evicted; {_remove_taint(node)}",
         _command("kubectl", "taint", "nodes", node.name, f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"),
     )
 
@@ -90,6 +96,11 @@ def may_still_run(node: NodeObject, lease: NodeLease | None, now_epoch: float) -
     )
     does += " name would run beside it"
     return Finding(Cause.KUBELET_SILENT, text, does, _command("kubectl", "describe", "node", node.name))
+
+
+def _remove_taint(node: NodeObject) -> str:
+    undone = _command("kubectl", "taint", "nodes", node.name, f"{OUT_OF_SERVICE}-")
+    return f"then, once {node.name} is back, remove the taint ({undone})"
 
 
 def _signs(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> list[str]:
@@ -114,6 +125,7 @@ def out_of_service(node: NodeObject) -> Finding:
     if "NoExecute" not in node.out_of_service:
         text += ": this effect evicts no pod, but those that are Terminating already are PodGC's"
     waits = "wait: PodGC force-deletes it within 20 s; if not, look at the log of kube-controller-manager"
+    waits += f"; {_remove_taint(node)}"
     return Finding(Cause.OUT_OF_SERVICE, text, waits)
 
 
