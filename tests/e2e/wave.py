@@ -4,7 +4,7 @@
     python -m tests.e2e.wave                                          # 10,000 pods with 300 s on 200 nodes: 8 minutes
     python -m tests.e2e.wave --kill-leader                            # kill -9, at both of the worst moments
     python -m tests.e2e.wave --restart-built-in 'systemctl restart …' # half-way
-    python -m tests.e2e.wave --blip 15 --blip 200 --nodes 1 --pods 100
+    python -m tests.e2e.wave --blip 15 --blip 200                     # before the wave, one more node blips twice
 
 It installs overlays/managed (without its Deployment), and runs two replicas outside the cluster with the account's
 token, under its policy, and with the flags of its pod. All evictions are paused, and the API server answers each of
@@ -41,6 +41,7 @@ PERMANENT, LABEL = "taint-eviction-test/dedicated", "taint-eviction-test/wave"
 NOTE = "taint-eviction/seconds"
 _PODS = "/api/v1/namespaces/default/pods"
 _CONCURRENCY = 32
+_BLIP_PODS = 100
 _READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
 _DELETE_NOW: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 # The built-in controller is late by less than that.
@@ -184,7 +185,7 @@ async def installed(cluster: ClusterUnderTest) -> AsyncIterator[Installed]:
 
 
 async def measure(options: argparse.Namespace) -> bool:
-    """Make a wave or blips, and say what has come of it; return whether nothing was evicted."""
+    """Make the blips and a wave, and say what has come of it; return whether nothing was evicted."""
     config = Path(os.environ["KUBECONFIG"])
     connection = await with_kubeconfig(str(config), None, ServerClock())
     with tempfile.TemporaryDirectory() as name:
@@ -197,23 +198,26 @@ async def measure(options: argparse.Namespace) -> bool:
                     each["cluster"] = {"server": slow.url}
                 own.write_text(yaml.safe_dump(document))
                 wave = Wave(client, cluster.prefix, options.nodes, options.pods, options.permanent, options.seconds)
+                blip = Wave(client, f"{cluster.prefix}-blip", 1, _BLIP_PODS, 0, options.seconds)
+                both = (wave, blip) if options.blip else (wave,)
                 where = ("--leader-elect-resource-namespace", made.namespace)
                 replicas = Replicas(own, ("--leader-elect", *made.flags, *where))
                 named = ("--state-namespace", made.namespace, "--state-name", made.lease)
                 await output_of("pause", "--kubeconfig", str(config), *named)
                 try:
-                    await wave.create()
-                    _say(f"created {options.pods} pods on {options.nodes} nodes")
+                    for each in both:
+                        await each.create()
+                        _say(f"created {each.pods} pods on {each.nodes} nodes")
                     for _ in range(2):
                         await replicas.start()
                     state = f"/api/v1/namespaces/{made.namespace}/configmaps/{made.lease}"
                     await cluster.eventually(state, lambda found: "adopts" in (found.get("data") or {}), 60.0)
-                    if options.blip:
-                        return all([await _blip(wave, replicas, slow, seconds) for seconds in options.blip])
-                    return await _wave(wave, replicas, slow, options)
+                    held = [await _blip(blip, replicas, slow, seconds) for seconds in options.blip]
+                    return all([*held, await _wave(wave, replicas, slow, options)])
                 finally:
                     await replicas.end()
-                    await wave.remove()
+                    for each in both:
+                        await each.remove()
             await of_account.close()
     await connection.close()
 
@@ -309,7 +313,9 @@ def main() -> None:
     )
     parser.add_argument("--kill-leader", action="store_true", help="kill it twice")
     parser.add_argument("--restart-built-in", metavar="COMMAND", help="restart kube-controller-manager by this command")
-    parser.add_argument("--blip", type=float, action="append", help="no wave, but nodes that are back after SECONDS")
+    parser.add_argument(
+        "--blip", type=float, action="append", default=[], help="before the wave, one more node is back after SECONDS"
+    )
     sys.exit(0 if asyncio.run(measure(parser.parse_args())) else 1)
 
 
