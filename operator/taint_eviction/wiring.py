@@ -41,7 +41,7 @@ from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.adapters.status_document import AdmissionState, AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.adapters.time_calls import ask_time
-from taint_eviction.core.effects import Work, WorkOutcome
+from taint_eviction.core.events import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName

@@ -18,7 +18,7 @@ from taint_eviction.cli import cli
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.core.control_state import Latch
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
-from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Cancelled, Evicted, EvictionLoop
+from taint_eviction.core.events import BreakerClosed, BreakerOpened, Cancelled, Evicted, EvictionLoop
 from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, Taint
 

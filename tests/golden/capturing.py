@@ -26,7 +26,7 @@ from taint_eviction.cli.breaker_views import breaker_lines
 from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.cli.history import history_lines
 from taint_eviction.cli.status_views import status_lines
-from taint_eviction.core.effects import Effect
+from taint_eviction.core.events import Event
 from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import Gate, Reporter
@@ -89,7 +89,7 @@ class _Newest:
         counting = LeaderReporter(gate, [MetricsReporter(self.metrics)])
         self._reporters: list[Reporter] = [self.memory, counting, LogReporter(gate, dry_run, settings.breaker.enabled)]
 
-    def report(self, effect: Effect, now: Moment) -> None:
+    def report(self, effect: Event, now: Moment) -> None:
         for reporter in self._reporters:
             reporter.report(effect, now)
 

@@ -18,7 +18,7 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.metrics import Metrics
 from taint_eviction.adapters.reporters import EventReporter, MetricsReporter
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
-from taint_eviction.core.effects import Cancelled, Effect, Evicted, NodeTainted, Refused, Scheduled, TaintRewritten
+from taint_eviction.core.events import Cancelled, Event, Evicted, NodeTainted, Refused, Scheduled, TaintRewritten
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import NamespacedName, PodRef, Taint
 
@@ -202,7 +202,7 @@ async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
     """Marking is posted when the deletion is accepted, cancelling if the pod lives on, and nothing if it is gone."""
     ref = on.at.pod()
     reporter, now = EventReporter(on.recorder), on.clock.now()
-    quiet: list[Effect] = [
+    quiet: list[Event] = [
         NodeTainted("n1"),
         Scheduled(ref, "n1", EVICT),
         Refused(ref, "n1", "no", 1, 0.0, 1.0),

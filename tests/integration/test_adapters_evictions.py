@@ -12,7 +12,7 @@ from tests.unit.builders import at_once
 from fake_apiserver import pod_object
 from taint_eviction.adapters.answers import failure_reason
 from taint_eviction.adapters.evictions import eviction_body
-from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 

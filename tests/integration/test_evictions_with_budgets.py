@@ -12,7 +12,7 @@ from tests.stage.objects import KEY, Json, add_nodes, condition_of, deletes, eve
 from tests.stage.waiting import now
 
 from fake_apiserver import ApiServer, LoggedRequest, pod_object
-from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.status import Pending
 

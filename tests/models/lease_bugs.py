@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from taint_eviction.core.control_state import Latch, Pause, PauseScope
-from taint_eviction.core.effects import Work
+from taint_eviction.core.events import Work
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.leadership import Elector, LeaseRecord, NoElection

@@ -11,7 +11,7 @@ from tests.unit.builders import node, pod, taint, tolerates
 
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Done
+from taint_eviction.core.events import Done
 from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import UNREACHABLE, Readiness

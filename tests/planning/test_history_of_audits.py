@@ -11,7 +11,7 @@ from tests.unit.builders import node, pod, taint, tolerates
 from taint_eviction.adapters.audit import AuditLog
 from taint_eviction.adapters.rotating_lines import RotatingLines
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     Block,
     BlockReason,
     CalledOff,

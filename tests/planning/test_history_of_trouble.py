@@ -9,7 +9,7 @@ import yaml
 
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.core.control_state import EVERYTHING, Pause, PauseScope
-from taint_eviction.core.effects import Paused, Resumed
+from taint_eviction.core.events import Paused, Resumed
 from taint_eviction.core.instants import Moment
 from taint_eviction.picture.scene import Kind
 from taint_eviction_lab.history.record import RunRecord, read_record

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tests.unit.builders import EPOCH
 
 from taint_eviction.core.control_state import ControlState
-from taint_eviction.core.effects import Eviction, Work
+from taint_eviction.core.events import Eviction, Work
 from taint_eviction.core.objects import MARK_SECONDS, Node, Pod, Taint
 
 

@@ -19,7 +19,7 @@ from yarl import URL
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.observations import Observations, matters_to
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Eviction
+from taint_eviction.core.events import Eviction
 from taint_eviction.core.facts import NodesHeard
 from taint_eviction.core.instants import Moment
 from taint_eviction.kopf_shell.discovery import Discovery

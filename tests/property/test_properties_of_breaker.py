@@ -11,7 +11,7 @@ from tests.unit.builders import EPOCH, Stage, epoch, node, pod, taint, tolerates
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Done
+from taint_eviction.core.events import BreakerClosed, BreakerOpened, Done
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen, PodsReleased
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Pod, Taint
 

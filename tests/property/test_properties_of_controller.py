@@ -11,7 +11,7 @@ from tests.unit.builders import Stage, moment, node, pod, taint, tolerates
 from tests.unit.hints import hints, places
 
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     CalledOff,
     CutOff,
     Done,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.property.strategies import examples
 from tests.unit.builders import Stage, node, pod, taint, tolerates
 
-from taint_eviction.core.effects import Effect, NodeTainted
+from taint_eviction.core.events import Event, NodeTainted
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen, PodsSwept
 from taint_eviction.core.objects import Node, Pod
 
@@ -112,7 +112,7 @@ rngs = st.integers(0, 2**32).map(Random)
 
 def report(stage: Stage, fact: Fact, history: TrueHistory) -> None:
     """Report a fact; if a node becomes tainted by it, report that node's pods, too, as they are at the end."""
-    effects: list[Effect] = stage.observe(fact)
+    effects: list[Event] = stage.observe(fact)
     for effect in effects:
         if isinstance(effect, NodeTainted):
             here = [one for one in history.pods.values() if one.node_name == effect.name]

@@ -18,7 +18,7 @@ from tests.unit.hints import fill_anew
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     Block,
     BlockReason,
     CalledOff,

@@ -17,7 +17,7 @@ from tests.unit.builders import decided, moment, pod, ref
 from tests.unit.hints import hints, waiting_uids
 
 from taint_eviction.core import fair_queue
-from taint_eviction.core.effects import Eviction
+from taint_eviction.core.events import Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.fair_queue import FlowKey

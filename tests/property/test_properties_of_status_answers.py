@@ -17,7 +17,7 @@ from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.cli.asking import Unanswered, put
 from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.cli.status_views import status_lines
-from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 
 

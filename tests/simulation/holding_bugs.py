@@ -10,7 +10,7 @@ from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import Effect, Failed, Work
+from taint_eviction.core.events import Event, Failed, Work
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey
@@ -168,7 +168,7 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
     """A budget's patience counts from the deadline, and includes time in which the pod was held back or nobody led."""
     failed = Attempts._failed
 
-    def since_its_deadline(self: Attempts, record: PodRecord, work: Work, outcome: Failed, now: Moment) -> list[Effect]:
+    def since_its_deadline(self: Attempts, record: PodRecord, work: Work, outcome: Failed, now: Moment) -> list[Event]:
         effects = failed(self, record, work, outcome, now)
         decision, failures = record.decision, record.failures
         if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):

@@ -16,7 +16,7 @@ from tests.simulation import world_bugs as world
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import CalledOff, Effect, Eviction, Failed, Work, WorkOutcome
+from taint_eviction.core.events import CalledOff, Event, Eviction, Failed, Work, WorkOutcome
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.objects import NamespacedName, PodRef
@@ -71,7 +71,7 @@ def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
     """W3: the end of an eviction is recorded by name, although the name may belong to another UID by then."""
     done = Attempts._done
 
-    def settle_by_name(self: Attempts, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
+    def settle_by_name(self: Attempts, record: PodRecord, work: Work, now: Moment) -> list[Event]:
         effects = done(self, record, work, now)
         known = self._pods.known.get(work.ref.key)
         if known is not None and known.ref.uid != work.ref.uid and not known.in_flight:
@@ -154,7 +154,7 @@ def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
         finally:
             record.pod = pod
 
-    def forgetting(self: Reconciler, record: PodRecord, now: Moment) -> list[Effect]:
+    def forgetting(self: Reconciler, record: PodRecord, now: Moment) -> list[Event]:
         if record.deleted and record.pod.terminating and isinstance(self.decide(record, now), Evict):
             record.state = UNDECIDED
         return reconcile(self, record, now)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.scenario_texts import played
 
-from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import Settings

@@ -6,7 +6,7 @@ from tests.simulation.scenario_texts import ONE_POD, played
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import Effect
+from taint_eviction.core.events import Event
 from taint_eviction.core.pods import UNDECIDED, PodRecord
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction_lab.simulation.replay import ReplayResult
@@ -120,7 +120,7 @@ def test_a_pod_that_is_deleted_again_is_noticed(monkeypatch: pytest.MonkeyPatch)
     """A DELETE of a terminating pod breaks a scenario without an expectation, unless DELETE calls are counted."""
     done = Attempts._done
 
-    def forget_deletion(self: Attempts, record: PodRecord, *args: object) -> list[Effect]:
+    def forget_deletion(self: Attempts, record: PodRecord, *args: object) -> list[Event]:
         effects = done(self, record, *args)  # type: ignore[arg-type]
         record.state = UNDECIDED
         return effects

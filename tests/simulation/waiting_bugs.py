@@ -10,7 +10,7 @@ import pytest
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Decision, decide
-from taint_eviction.core.effects import Effect, Eviction, Failed
+from taint_eviction.core.events import Event, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
@@ -93,7 +93,7 @@ def take_backs_block(patch: pytest.MonkeyPatch) -> None:
     """While a pod's condition is being taken back, nothing is decided on the pod."""
     reconcile = Reconciler.reconcile
 
-    def later(self: Reconciler, record: PodRecord, now: Moment) -> list[Effect]:
+    def later(self: Reconciler, record: PodRecord, now: Moment) -> list[Event]:
         return [] if record.taking_back is not None else reconcile(self, record, now)
 
     patch.setattr(Reconciler, "reconcile", later)
@@ -112,7 +112,7 @@ def dry_runs_repeat(patch: pytest.MonkeyPatch) -> None:
     """In a dry run, a later list that shows the pod makes its eviction due again."""
     seen = Controller._pod_seen
 
-    def forget(self: Controller, fact: PodSeen, now: Moment) -> list[Effect]:
+    def forget(self: Controller, fact: PodSeen, now: Moment) -> list[Event]:
         effects = seen(self, fact, now)
         record = self.pods.find(fact.pod.ref)
         if record is not None and isinstance(record.state, Deleted) and (fact.asked_at or 0.0) > record.state.at + 5.0:

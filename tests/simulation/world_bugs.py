@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taint_eviction.adapters.reporters import LeaderReporter
-from taint_eviction.core.effects import Effect
+from taint_eviction.core.events import Event
 from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
 from taint_eviction.core.known_nodes import KnownNodes, NodeChange
@@ -234,7 +234,7 @@ def conditions_are_tried_once(patch: pytest.MonkeyPatch) -> None:
 def standbys_report(patch: pytest.MonkeyPatch) -> None:
     """Standbys report what only the leader should report."""
 
-    def report(self: LeaderReporter, effect: Effect, now: Moment) -> None:
+    def report(self: LeaderReporter, effect: Event, now: Moment) -> None:
         for reporter in self._reporters:
             reporter.report(effect, now)
 

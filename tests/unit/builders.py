@@ -6,7 +6,7 @@ from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, Evict, SeenTaint, TaintVerdict
-from taint_eviction.core.effects import Done, Effect, Eviction, TakeBack, Work, WorkOutcome
+from taint_eviction.core.events import Done, Event, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.objects import (
@@ -136,15 +136,15 @@ class Stage:
         self.now = seconds
         return self
 
-    def observe(self, *facts: Fact) -> list[Effect]:
+    def observe(self, *facts: Fact) -> list[Event]:
         """Tell facts now."""
         return [effect for fact in facts for effect in self.brain.observe(fact, moment(self.now))]
 
-    def sees(self, *objects: Node | Pod) -> list[Effect]:
+    def sees(self, *objects: Node | Pod) -> list[Event]:
         """Tell objects as a watch does."""
         return self.observe(*(NodeSeen(told) if isinstance(told, Node) else PodSeen(told) for told in objects))
 
-    def lists(self, *node_names: str) -> list[Effect]:
+    def lists(self, *node_names: str) -> list[Event]:
         """Tell the end of a list of each node's pods, asked for now, that has brought all that are known."""
         pods = {name: frozenset(known.pod.ref.uid for known in self.brain.pods.on_node(name)) for name in node_names}
         return self.observe(*(PodsSwept(name, uids, self.now, None) for name, uids in pods.items()))
@@ -169,15 +169,15 @@ class Stage:
         assert isinstance(work, TakeBack)
         return work
 
-    def order(self, control_state: ControlState) -> list[Effect]:
+    def order(self, control_state: ControlState) -> list[Event]:
         """Tell what people have ordered now."""
         return self.brain.order(control_state, moment(self.now))
 
-    def evaluate(self, term: int = 0) -> list[Effect]:
+    def evaluate(self, term: int = 0) -> list[Event]:
         """Let the circuit breaker look now."""
         return self.brain.evaluate(moment(self.now), term)
 
-    def change_policy(self, policy: EvictionPolicy) -> list[Effect]:
+    def change_policy(self, policy: EvictionPolicy) -> list[Event]:
         """Let another policy of evicting hold from now on."""
         return self.brain.change_policy(policy, moment(self.now))
 
@@ -200,7 +200,7 @@ class Stage:
         """Ask whether work in flight is still wanted now."""
         return self.brain.attempts.recheck(work, moment(self.now)) is None
 
-    def settle(self, work: Work, outcome: WorkOutcome) -> list[Effect]:
+    def settle(self, work: Work, outcome: WorkOutcome) -> list[Event]:
         """Tell how a piece of work has ended now."""
         return self.brain.attempts.settle(work, outcome, moment(self.now))
 

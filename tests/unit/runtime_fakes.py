@@ -21,7 +21,7 @@ from fake_apiserver.resources import RESOURCES
 from taint_eviction.adapters.answers import failure_reason, may_pass
 from taint_eviction.adapters.kubernetes_objects import read_node, read_pod
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Block, BlockReason, Effect, Eviction, TakeBack, Work, WorkOutcome
+from taint_eviction.core.events import Block, BlockReason, Event, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Node, Pod
@@ -334,13 +334,13 @@ class FakeReporter:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[float, Effect]] = []
+        self.told: list[tuple[float, Event]] = []
 
-    def report(self, effect: Effect, now: Moment) -> None:
+    def report(self, effect: Event, now: Moment) -> None:
         """Take note."""
         self.told.append((now.at, effect))
 
-    def of(self, kind: type[Effect]) -> list[tuple[float, Effect]]:
+    def of(self, kind: type[Event]) -> list[tuple[float, Event]]:
         """List what was told of one kind."""
         return [(at, effect) for at, effect in self.told if isinstance(effect, kind)]
 

@@ -8,7 +8,7 @@ from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.core.effects import CalledOff, Done, Effect, Eviction
+from taint_eviction.core.events import CalledOff, Done, Event, Eviction
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import Node, Pod, PodDisruption
 from taint_eviction.shadow.comparison import BUILT_IN_REASON, Comparison
@@ -63,7 +63,7 @@ class ShadowStage:
             ended = outcome if isinstance(outcome, CalledOff) else outcome or Done()
             self._tell(self.brain.attempts.settle(work, ended, moment(self.now)))
 
-    def _tell(self, effects: list[Effect]) -> None:
+    def _tell(self, effects: list[Event]) -> None:
         for effect in effects:
             self.shadow.report(effect, moment(self.now))
 

@@ -9,7 +9,7 @@ from tests.unit.builders import EPOCH, Stage, moment, node, pod, ref, taint, tol
 from taint_eviction.adapters.audit import AuditLog
 from taint_eviction.adapters.kubernetes_times import format_micro_time
 from taint_eviction.adapters.rotating_lines import Lines
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     Block,
     BlockReason,
     CalledOff,

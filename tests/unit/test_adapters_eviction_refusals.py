@@ -6,7 +6,7 @@ import pytest
 
 from taint_eviction.adapters.answers import Refusal
 from taint_eviction.adapters.evictions import block_of, eviction_body
-from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.objects import NamespacedName, PodRef
 
 WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budget."

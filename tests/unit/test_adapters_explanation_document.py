@@ -15,7 +15,7 @@ from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.decision import DecisionPolicy, StayReason
-from taint_eviction.core.effects import Block, BlockReason, Done, Failed
+from taint_eviction.core.events import Block, BlockReason, Done, Failed
 from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Readiness, Taint, Toleration
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 

@@ -11,7 +11,7 @@ from tests.unit.test_adapters_status_document import LEADER
 from taint_eviction.adapters.history_endpoint import HistoryEndpoint
 from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
-from taint_eviction.core.effects import Evicted
+from taint_eviction.core.events import Evicted
 from taint_eviction.core.instants import Moment
 
 

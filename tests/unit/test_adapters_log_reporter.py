@@ -14,13 +14,13 @@ from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.log_reporter import LogReporter
 from taint_eviction.core.control_state import EVERYTHING, Latch, Pause, PauseScope
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     Block,
     BlockReason,
     BreakerClosed,
     BreakerOpened,
     Cancelled,
-    Effect,
+    Event,
     Evicted,
     EvictionLoop,
     NodeCleared,
@@ -160,7 +160,7 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
     ],
 )
 def test_each_effect_is_a_line_in_plain_words(
-    caplog: pytest.LogCaptureFixture, effect: Effect, level: str, line: str
+    caplog: pytest.LogCaptureFixture, effect: Event, level: str, line: str
 ) -> None:
     """A line has pod, UID, node, taint, toleration, the deadline by the server's clock, and the source of the time."""
     with caplog.at_level(logging.INFO):
@@ -256,7 +256,7 @@ def test_any_deadline_can_be_logged(at: float) -> None:
     ],
 )
 def test_a_standby_logs_at_debug_what_every_replica_sees(
-    caplog: pytest.LogCaptureFixture, effect: Effect, levels: tuple[str, str]
+    caplog: pytest.LogCaptureFixture, effect: Event, levels: tuple[str, str]
 ) -> None:
     """Its own evictions and refusals, pauses, and the breaker keep the usual level."""
     gate = FakeGate()

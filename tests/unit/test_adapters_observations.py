@@ -7,7 +7,7 @@ import pytest
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.observations import Observations
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Done
+from taint_eviction.core.events import Done
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, Node, Pod, PodRef, Taint

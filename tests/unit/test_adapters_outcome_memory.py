@@ -6,13 +6,13 @@ import pytest
 from tests.unit.builders import Stage, moment, node, pod, ref, taint
 
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
-from taint_eviction.core.effects import CalledOff, Done, Effect, Evicted, Failed, Suspended, WorkOutcome
+from taint_eviction.core.events import CalledOff, Done, Event, Evicted, Failed, Suspended, WorkOutcome
 from taint_eviction.core.facts import PodGone
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import ControllerRef
 
 
-def told(memory: OutcomeMemory, effects: list[Effect], now: Moment) -> list[dict[str, Any]]:
+def told(memory: OutcomeMemory, effects: list[Event], now: Moment) -> list[dict[str, Any]]:
     """Report the effects to the memory, and return all that it remembers."""
     for effect in effects:
         memory.report(effect, now)

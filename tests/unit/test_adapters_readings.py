@@ -8,7 +8,7 @@ from tests.unit.runtime_fakes import FakeGate
 from taint_eviction.adapters.metrics import Readings
 from taint_eviction.adapters.readings import readings_of
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.effects import Failed
+from taint_eviction.core.events import Failed
 from taint_eviction.core.instants import Moment
 
 

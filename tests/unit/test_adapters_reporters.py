@@ -5,12 +5,12 @@ from tests.unit.runtime_fakes import FakeGate
 
 from taint_eviction.adapters.reporters import LeaderReporter
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     AdoptionRefused,
     BreakerClosed,
     Cancelled,
     CountdownAdopted,
-    Effect,
+    Event,
     Evicted,
     EvictionLoop,
     GivenBack,
@@ -31,13 +31,13 @@ class Listener:
     """A reporter that keeps what is reported."""
 
     def __init__(self) -> None:
-        self.told: list[Effect] = []
+        self.told: list[Event] = []
 
-    def report(self, effect: Effect, now: Moment) -> None:
+    def report(self, effect: Event, now: Moment) -> None:
         self.told.append(effect)
 
 
-def told(effect: Effect, leading: bool) -> list[Effect]:
+def told(effect: Event, leading: bool) -> list[Event]:
     gate, listener = FakeGate(), Listener()
     gate.open = leading
     LeaderReporter(gate, [listener]).report(effect, NOW)
@@ -56,12 +56,12 @@ DONE = [
 
 
 @pytest.mark.parametrize("effect", SEEN)
-def test_what_every_replica_sees_is_reported_only_by_the_leader(effect: Effect) -> None:
+def test_what_every_replica_sees_is_reported_only_by_the_leader(effect: Event) -> None:
     """The gate is asked at the moment of the report."""
     assert (told(effect, leading=True), told(effect, leading=False)) == ([effect], [])
 
 
 @pytest.mark.parametrize("effect", DONE)
-def test_what_this_process_did_is_reported_even_if_it_no_longer_leads(effect: Effect) -> None:
+def test_what_this_process_did_is_reported_even_if_it_no_longer_leads(effect: Event) -> None:
     """No other replica knows of these effects."""
     assert told(effect, leading=False) == [effect]

@@ -26,7 +26,7 @@ from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Block, BlockReason, Failed
+from taint_eviction.core.events import Block, BlockReason, Failed
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import MARK_SECONDS, Adoption
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule

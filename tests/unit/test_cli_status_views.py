@@ -13,7 +13,7 @@ from taint_eviction.cli.status import screen
 from taint_eviction.cli.status_views import lost_lines, status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
-from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 

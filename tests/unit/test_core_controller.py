@@ -4,7 +4,7 @@ import pytest
 from tests.unit.builders import Stage, moment, no_schedule, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.decision import DecisionPolicy, StayReason
-from taint_eviction.core.effects import Cancelled, Done, NodeCleared, NodeTainted, Scheduled, TaintRewritten
+from taint_eviction.core.events import Cancelled, Done, NodeCleared, NodeTainted, Scheduled, TaintRewritten
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.objects import Node, Pod
 

@@ -5,7 +5,7 @@ from tests.unit.builders import Stage, node, pod, ref, taint, tolerates
 from tests.unit.hints import hints
 
 from taint_eviction.core.decision import StayReason
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     CalledOff,
     Cancelled,
     Done,

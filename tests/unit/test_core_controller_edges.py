@@ -7,7 +7,7 @@ from tests.unit.test_core_controller_conditions import leftovers, marked_and_cal
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import StayReason
-from taint_eviction.core.effects import CalledOff, Cancelled, Done, Evicted, Failed, NodeCleared, NodeTainted, PodIsGone
+from taint_eviction.core.events import CalledOff, Cancelled, Done, Evicted, Failed, NodeCleared, NodeTainted, PodIsGone
 from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen, PodsReleased
 
 

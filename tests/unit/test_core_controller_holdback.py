@@ -11,7 +11,7 @@ from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, Evict, StayReason
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     Block,
     BlockReason,
     BreakerClosed,

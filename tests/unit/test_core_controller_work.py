@@ -7,7 +7,7 @@ from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.decision import Evict, StayReason
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     CalledOff,
     Cancelled,
     CutOff,

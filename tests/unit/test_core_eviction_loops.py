@@ -7,7 +7,7 @@ from tests.unit.builders import Stage, moment, node, pod, ref, taint
 
 from taint_eviction.core import warnings
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Done, Effect, EvictionLoop, Failed
+from taint_eviction.core.events import Done, Event, EvictionLoop, Failed
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.core.objects import ControllerRef
 from taint_eviction.core.warnings import EvictionLoops
@@ -61,7 +61,7 @@ def test_the_number_of_remembered_pairs_is_bounded(monkeypatch: pytest.MonkeyPat
     assert not loops.evicted(ControllerRef("DaemonSet", "b", "b"), "n1", moment(9))
 
 
-def end(stage: Stage, uid: str) -> list[Effect]:
+def end(stage: Stage, uid: str) -> list[Event]:
     """Observe a pod of the DaemonSet on the tainted node, and evict it at once."""
     stage.sees(replace(pod(uid=uid), controller=AGENTS))
     work = stage.take_eviction()

@@ -8,7 +8,7 @@ from tests.unit.builders import epoch, moment, node, own_latch, since, taint
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
-from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
+from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.known_nodes import KnownNode
@@ -32,7 +32,7 @@ def tainted(it: Guards, at: float = 1) -> dict[str, KnownNode]:
     return {"n1": KnownNode(node(taint()), at, {taint(): since(at)})}
 
 
-def ordered(it: Guards, at: float, control_state: ControlState) -> list[Effect]:
+def ordered(it: Guards, at: float, control_state: ControlState) -> list[Event]:
     """Apply a control state at an instant."""
     return it.order(control_state, moment(at))
 

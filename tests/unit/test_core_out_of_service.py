@@ -12,7 +12,7 @@ from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch
-from taint_eviction.core.effects import BreakerOpened, Effect, Failed, NodeTainted, ReadyOutOfService
+from taint_eviction.core.events import BreakerOpened, Event, Failed, NodeTainted, ReadyOutOfService
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.known_nodes import KnownNode
@@ -135,7 +135,7 @@ def test_a_ready_node_is_reported_once_until_its_taint_is_gone() -> None:
     """It does not matter how often the node is seen, or is not ready in between."""
     on = Stage()
 
-    def told(*taints: Taint, ready: Readiness | None) -> list[Effect]:
+    def told(*taints: Taint, ready: Readiness | None) -> list[Event]:
         on.brain.observe(NodeSeen(replace(node(*taints), ready=ready)), moment(on.now))
         return [effect for effect in on.evaluate() if isinstance(effect, ReadyOutOfService)]
 

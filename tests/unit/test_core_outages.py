@@ -6,7 +6,7 @@ import pytest
 from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
 
 from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.core.effects import Scheduled
+from taint_eviction.core.events import Scheduled
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Node, Readiness, Taint

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.builders import Stage, node, taint
 
-from taint_eviction.core.effects import Effect, StrayTaint
+from taint_eviction.core.events import Event, StrayTaint
 from taint_eviction.core.facts import NodeGone
 from taint_eviction.core.objects import NOT_READY, OUT_OF_SERVICE, UNREACHABLE, Node, Readiness, Taint
 
@@ -15,7 +15,7 @@ def reporting(status: str, *taints: Taint) -> Node:
     return replace(node(*taints), ready=Readiness(status))
 
 
-def told(stage: Stage, *seconds: float) -> list[tuple[float, Effect]]:
+def told(stage: Stage, *seconds: float) -> list[tuple[float, Event]]:
     """List the stray taints that evaluations at these instants report, with the instant."""
     told = [(second, effect) for second in seconds for effect in stage.at(second).evaluate()]
     return [(second, effect) for second, effect in told if isinstance(effect, StrayTaint)]

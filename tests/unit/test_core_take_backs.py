@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.builders import decided, pod
 
-from taint_eviction.core.effects import Eviction
+from taint_eviction.core.events import Eviction
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.pods import NO_CONDITION, Condition, InFlight, PodRecord, Schedule
 from taint_eviction.core.take_backs import TakeBacks

@@ -8,7 +8,7 @@ from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint, tol
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.breaker_table import ZoneRow
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.effects import BreakerClosed, BreakerOpened
+from taint_eviction.core.events import BreakerClosed, BreakerOpened
 from taint_eviction.core.facts import NodeSeen, PodGone
 from taint_eviction.core.objects import UNREACHABLE, Node, Readiness
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule

@@ -22,7 +22,7 @@ from tests.unit.runtime_fakes import (
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import BreakerOpened, Eviction, Work, WorkOutcome
+from taint_eviction.core.events import BreakerOpened, Eviction, Work, WorkOutcome
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.runtime.workers import Worker
 

@@ -15,7 +15,7 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
-from taint_eviction.core.effects import Work, WorkOutcome
+from taint_eviction.core.events import Work, WorkOutcome
 from taint_eviction.runtime.workers import Worker
 
 

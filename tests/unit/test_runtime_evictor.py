@@ -31,7 +31,7 @@ from tests.unit.runtime_fakes import (
 
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     Block,
     BlockReason,
     CalledOff,

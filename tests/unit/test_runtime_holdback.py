@@ -9,7 +9,7 @@ from tests.unit.runtime_fakes import Body, How, at, blocked, refused, running, s
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import BreakerOpened
+from taint_eviction.core.events import BreakerOpened
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 

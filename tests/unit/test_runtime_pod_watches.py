@@ -7,7 +7,7 @@ import pytest
 from tests.unit.builders import node, pod, taint, tolerates
 from tests.unit.runtime_fakes import Body, at, now, refused, running, slow, slow_start, until, virtually
 
-from taint_eviction.core.effects import NodeCleared
+from taint_eviction.core.events import NodeCleared
 from taint_eviction.core.facts import NodeGone
 from taint_eviction.core.objects import Node, Pod
 from taint_eviction.runtime.pod_watches import PodWatches

@@ -19,7 +19,7 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
-from taint_eviction.core.effects import CalledOff, Done, Failed, PodIsGone, Suspended
+from taint_eviction.core.events import CalledOff, Done, Failed, PodIsGone, Suspended
 from taint_eviction.core.facts import NodeSeen, PodSeen
 
 

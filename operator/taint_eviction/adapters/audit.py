@@ -10,11 +10,10 @@ from typing import Any, assert_never
 
 import orjson
 
-from taint_eviction.adapters.effect_fields import pod_named, taint_named
 from taint_eviction.adapters.kubernetes_times import format_micro_time
 from taint_eviction.adapters.rotating_lines import Lines
 from taint_eviction.core.decision import Evict, TaintVerdict
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     CalledOff,
     CutOff,
     Done,
@@ -25,6 +24,8 @@ from taint_eviction.core.effects import (
     TakeBack,
     Work,
     WorkOutcome,
+    pod_named,
+    taint_named,
 )
 from taint_eviction.core.instants import Moment
 
@@ -42,11 +43,11 @@ class AuditLog:
         line = {
             "time": format_micro_time(now.server_epoch),
             "action": "evict" if isinstance(work, Eviction) else "take-back",
-            "outcome": outcome_word(work, outcome),
+            "outcome": _word(work, outcome),
             **pod_named(work.ref, work.node_name),
             **(_eviction(work, now) if isinstance(work, Eviction) else {}),
             "tries": work.tries + 1,
-            "answer": None if self._dry_run else _answer(outcome),
+            "answer": None if self._dry_run else outcome.answer,
             "budget": block and block.budget,
             "dry_run": self._dry_run,
         }
@@ -57,21 +58,7 @@ class AuditLog:
         self._lines.close()
 
 
-def _answer(outcome: WorkOutcome) -> str | None:
-    """Return what the API server answered to the last call; None if there was no call."""
-    match outcome:
-        case Failed():
-            return outcome.message
-        case Done():
-            return "accepted"
-        case PodIsGone():
-            return "no such pod, or its name belongs to another UID"
-        case _:
-            return None
-
-
-def outcome_word(work: Work, outcome: WorkOutcome) -> str:
-    """Return the word for the outcome of an attempt."""
+def _word(work: Work, outcome: WorkOutcome) -> str:
     match outcome:
         case Done():
             return "taken-back" if isinstance(work, TakeBack) else "evicted"

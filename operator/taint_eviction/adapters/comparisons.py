@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from taint_eviction.adapters.effect_fields import pod_named
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.core.events import pod_named
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.text import JsonObject

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from taint_eviction.adapters.answers import Refusal
-from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.objects import PodRef
 
 _CAUSE = "DisruptionBudget"

@@ -20,9 +20,10 @@ from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object, 
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.preflight import allowed, needed_rights
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.adapters.status_document import bracketed
+from taint_eviction.adapters.status_document import epoch_text
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.core.sentences import bracketed
 from taint_eviction.core.text import one_line
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
@@ -397,7 +398,7 @@ class Installation:
         latch = None if control_state is None else control_state.latch
         if latch is None:
             return []
-        why = bracketed(latch.since_epoch, latch.cause, by=latch.controller)
+        why = bracketed(latch, epoch_text)
         said = f"the circuit breaker is open: no pod is evicted{why}"
         advice = "look at taint-eviction breaker, then end it: taint-eviction breaker reset"
         if not replicas:

@@ -15,20 +15,14 @@ from taint_eviction import __version__
 from taint_eviction.adapters.journal_lines import (
     DEFAULT_SETTINGS,
     changed_settings,
-    effect_line,
     encoded,
+    event_line,
     node_line,
     pod_line,
 )
 from taint_eviction.adapters.rotating_lines import DEFAULT_MAX_BYTES, RotatingLines
 from taint_eviction.core.control_state import PauseScope
-from taint_eviction.core.effects import (
-    BreakerClosed,
-    BreakerOpened,
-    Effect,
-    Paused,
-    Resumed,
-)
+from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paused, Resumed
 from taint_eviction.core.facts import (
     Fact,
     NodeGone,
@@ -113,12 +107,12 @@ class Journal:
             case _:
                 assert_never(fact)
 
-    def report(self, effect: Effect, now: Moment) -> None:
-        """Write an effect."""
+    def report(self, event: Event, now: Moment) -> None:
+        """Write an event."""
         now = self._steadied(now)
-        line = effect_line(effect, now)
+        line = event_line(event, now)
         self._write(line, now)
-        match effect:
+        match event:
             case Paused(scope):
                 self._held[scope] = line
             case Resumed(scope):
@@ -131,7 +125,7 @@ class Journal:
                 pass
 
     def write(self, line: dict[str, Any], now: Moment) -> None:
-        """Write a line about something that is neither a fact nor an effect."""
+        """Write a line about something that is neither a fact nor an event."""
         self._write(line, self._steadied(now))
 
     def close(self) -> None:

@@ -1,43 +1,24 @@
-"""The lines of the journal: facts, effects and settings → JSON objects with stable names.
+"""The lines of the journal: facts, events and settings → JSON objects with stable names.
 
 Pure. ``journal`` decides which lines are written; ``history`` reads them.
 """
 
 import math
 from itertools import islice
-from typing import Any, assert_never
+from typing import Any
 
 import orjson
 
-from taint_eviction.adapters.effect_fields import pod_named, scope_named, taint_named
-from taint_eviction.core.decision import TaintVerdict
-from taint_eviction.core.effects import (
-    AdoptionEffect,
-    AdoptionRefused,
-    BreakerClosed,
-    BreakerOpened,
-    Cancelled,
-    CountdownAdopted,
-    Effect,
-    Evicted,
-    EvictionLoop,
-    GivenBack,
-    NodeCleared,
-    NodeEffect,
-    NodeTainted,
-    Paused,
-    ReadyOutOfService,
-    Refused,
-    Resumed,
-    Scheduled,
-    StrayTaint,
-    TaintRewritten,
-)
+from taint_eviction.core.events import Event
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
+from taint_eviction.core.objects import Node, Pod, Taint, Toleration
 from taint_eviction.settings import Settings
 
 DEFAULT_SETTINGS = Settings()
+
+# Fields of events that are called otherwise here, and those that are left out.
+_NAMES = {"since_epoch": "since"}
+_LEFT_OUT = frozenset({"time_source", "deleted_late_seconds", "retry_at"})
 
 # A pod may have a hundred thousand tolerations: so many are recorded.
 _MOST_TOLERATIONS = 64
@@ -128,79 +109,12 @@ def _toleration(toleration: Toleration) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in ("", None)}
 
 
-def effect_line(effect: Effect, now: Moment) -> dict[str, Any]:
-    """Return the line about an effect, without its time."""
-    match effect:
-        case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint() | ReadyOutOfService():
-            return _about_node(effect)
-        case Scheduled():
-            due = round(now.epoch_of(effect.decision.fire_at), 3)
-            held = {"held_seconds": effect.decision.held_seconds} if effect.decision.held_seconds else {}
-            return {**_about("scheduled", effect.ref, effect.node_name, effect.decision.deciding), "due": due, **held}
-        case Cancelled():
-            reason = "pod_gone" if effect.reason is None else effect.reason.name.lower()
-            return {**_about("cancelled", effect.ref, effect.node_name), "reason": reason}
-        case Evicted():
-            about = _about("evicted", effect.ref, effect.node_name, effect.decision.deciding)
-            due = round(now.epoch_of(effect.decision.due_at), 3)
-            return {**about, "due": due, "late_seconds": round(effect.late_seconds, 3)}
-        case Refused():
-            about = _about("refused", effect.ref, effect.node_name)
-            block = {} if effect.block is None else {"block": effect.block.reason.value, "budget": effect.block.budget}
-            return {**about, "tries": effect.tries, "error": effect.message, **block}
-        case EvictionLoop():
-            about = _about("eviction_loop", effect.ref, effect.node_name)
-            return {**about, "controller": str(effect.controller), "taint": str(effect.taint)}
-        case CountdownAdopted() | AdoptionRefused() | GivenBack():
-            return _about_adoption(effect)
-        case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
-            return _held(effect)
-        case _:
-            assert_never(effect)
-
-
-def _about_adoption(effect: AdoptionEffect) -> dict[str, Any]:
-    match effect:
-        case CountdownAdopted():
-            return {**_about("adopted", effect.ref, effect.node_name), "tolerations": effect.tolerations}
-        case AdoptionRefused():
-            about = _about("adoption_refused", effect.ref, effect.node_name)
-            return {**about, "tries": effect.tries, "error": effect.message}
-        case GivenBack():
-            return _about("given_back", effect.ref, effect.node_name)
-        case _:
-            assert_never(effect)
-
-
-def _about_node(effect: NodeEffect) -> dict[str, Any]:
-    match effect:
-        case NodeTainted():
-            return {"what": "tainted", "node": effect.name}
-        case NodeCleared():
-            return {"what": "cleared", "node": effect.name}
-        case TaintRewritten():
-            return {"what": "rewritten", "node": effect.node_name, "taint": str(effect.taint)}
-        case StrayTaint():
-            return {"what": "stray_taint", "node": effect.node_name, "taint": str(effect.taint)}
-        case ReadyOutOfService():
-            return {"what": "ready_out_of_service", "node": effect.node_name}
-        case _:
-            assert_never(effect)
-
-
-def _held(effect: Paused | Resumed | BreakerOpened | BreakerClosed) -> dict[str, Any]:
-    match effect:
-        case Paused(scope, pause):
-            return {"what": "paused", **scope_named(scope), "since": pause.since_epoch, "reason": pause.reason}
-        case Resumed(scope):
-            return {"what": "resumed", **scope_named(scope)}
-        case BreakerOpened(latch):
-            return {"what": "breaker_opened", "since": latch.since_epoch, "cause": latch.cause}
-        case BreakerClosed():
-            return {"what": "breaker_closed"}
-        case _:
-            assert_never(effect)
-
-
-def _about(what: str, ref: PodRef, node_name: str, verdict: TaintVerdict | None = None) -> dict[str, Any]:
-    return {"what": what, **pod_named(ref, node_name), **({} if verdict is None else taint_named(verdict))}
+def event_line(event: Event, now: Moment) -> dict[str, Any]:
+    """Return the line about an event, without its time."""
+    line: dict[str, Any] = {"what": event.name}
+    for name, value in event.fields().items():
+        if name == "due_at":
+            line["due"] = round(now.epoch_of(value), 3)
+        elif name not in _LEFT_OUT:
+            line[_NAMES.get(name, name)] = value
+    return line

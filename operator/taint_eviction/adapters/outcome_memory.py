@@ -13,16 +13,12 @@ from typing import NamedTuple
 
 from taint_eviction.adapters.kubernetes_times import format_micro_time
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     CalledOff,
     Cancelled,
-    CutOff,
-    Done,
-    Effect,
+    Event,
     Evicted,
     Eviction,
-    Failed,
-    PodIsGone,
     Refused,
     Suspended,
     Work,
@@ -111,41 +107,29 @@ class OutcomeMemory:
         # A plain dict skips all removed entries to find its first.
         self._by_uid: OrderedDict[str, RememberedOutcome] = OrderedDict()
         self._number = self.forgotten = self.bytes = 0
-        # The attempt that has just ended: its effects are reported right after it, at the same moment.
+        # The attempt that has just ended: its events are reported right after it, at the same moment.
         self._ended: tuple[str, Moment, _Attempt] | None = None
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
     def attempted(self, work: Work, outcome: WorkOutcome, now: Moment) -> None:
-        """Note how an attempt ended; the effects that follow are reported next."""
+        """Note how an attempt ended; the events that follow are reported next."""
         self._ended = None
-        if not isinstance(work, Eviction):
-            return
-        answer = None
-        match outcome:
-            case Done():
-                answer = "accepted"
-            case PodIsGone():
-                answer = "no such pod, or its name belongs to another UID"
-            case Failed():
-                answer = outcome.message[:_MAX_ANSWER]
-            case CalledOff() | Suspended():
-                return  # Nothing was sent.
-            case CutOff():
-                pass
-        call = "evict" if work.by_eviction_api else "delete"
-        self._ended = work.ref.uid, now, _Attempt(call, work.tries + 1, answer)
+        if isinstance(work, Eviction) and not isinstance(outcome, CalledOff | Suspended):  # Of these nothing was sent.
+            call = "evict" if work.by_eviction_api else "delete"
+            answer = outcome.answer and outcome.answer[:_MAX_ANSWER]
+            self._ended = work.ref.uid, now, _Attempt(call, work.tries + 1, answer)
 
-    def report(self, effect: Effect, now: Moment) -> None:
+    def report(self, event: Event, now: Moment) -> None:
         """Remember the outcome of a pod."""
-        match effect:
+        match event:
             case Evicted():
-                self._remember("evicted", effect, effect.decision, now)
+                self._remember("evicted", event, event.decision, now)
             case Refused(decision=Evict() as decision):
-                self._remember("refused" if effect.block is None else "blocked", effect, decision, now)
+                self._remember("refused" if event.block is None else "blocked", event, decision, now)
             case Cancelled(decision=Evict() as decision, reason=None | StayReason.TERMINATING):
-                self._remember("gone" if effect.reason is None else "deleted", effect, decision, now)
+                self._remember("gone" if event.reason is None else "deleted", event, decision, now)
             case _:
                 pass
 
@@ -173,11 +157,11 @@ class OutcomeMemory:
             gone, began = gone + 1, each.at
         return gone, gone / max(1.0, at - began)
 
-    def _remember(self, outcome: str, effect: Evicted | Refused | Cancelled, decision: Evict, now: Moment) -> None:
-        ref, owner = effect.ref, effect.controller
+    def _remember(self, outcome: str, event: Evicted | Refused | Cancelled, decision: Evict, now: Moment) -> None:
+        ref, owner = event.ref, event.controller
         before = self._forget(ref.uid)
         attempt = self._attempt_behind(outcome, ref.uid, before, now)
-        budget = effect.block.budget if isinstance(effect, Refused) and effect.block is not None else None
+        budget = event.block.budget if isinstance(event, Refused) and event.block is not None else None
         # Names of nodes and namespaces are shared; those of owners are where they are short.
         owned = 0 if owner is None else len(owner.kind) + len(owner.name)
         size = _OVERHEAD_BYTES + len(ref.key.name) + len(attempt.answer or "") + owned
@@ -187,7 +171,7 @@ class OutcomeMemory:
             self._number,
             now.at,
             ref,
-            effect.node_name,
+            event.node_name,
             outcome,
             decision.deciding,
             decision.due_at,

@@ -1,4 +1,4 @@
-"""Reporters of effects besides the log: metrics and Kubernetes events.
+"""Reporters of events besides the log: metrics, and the Kubernetes events that people see.
 
 Each is a ``Reporter``: synchronous, never blocking, never raising the world's errors. They do not know each other;
 ``LiveController`` calls all of them. Every replica sees the changes of nodes and pods, and only the leader reports
@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from taint_eviction.adapters.event_recorder import EventRecorder, cancelling_deletion, marking_for_deletion
 from taint_eviction.adapters.metrics import Metrics
 from taint_eviction.core.decision import StayReason
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
+    LOOP_EVICTIONS,
+    LOOP_SECONDS,
     AdoptionRefused,
     BreakerClosed,
     BreakerOpened,
     Cancelled,
     CountdownAdopted,
-    Effect,
+    Event,
     Evicted,
     Eviction,
     EvictionLoop,
@@ -24,11 +26,10 @@ from taint_eviction.core.effects import (
     Refused,
     TaintRewritten,
     Work,
+    tolerance,
 )
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
-from taint_eviction.core.sentences import tolerated
-from taint_eviction.core.warnings import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.runtime.ports import Gate, Reporter
 
 # Events about all evictions are posted on the state ConfigMap.
@@ -48,12 +49,8 @@ _ALIVE = frozenset(
 )
 
 
-# Effects of this process only, which no other replica can report.
-_OWN_DOING = Evicted | EvictionLoop | Refused | CountdownAdopted | AdoptionRefused | GivenBack
-
-
 class LeaderReporter:
-    """Passes on the effects of this process itself and, while it may act, those that every replica sees.
+    """Passes on the events of this process itself and, while it may act, those that every replica sees.
     So a process that loses leadership between a call and its answer still reports the eviction: no other replica can.
     """
 
@@ -61,15 +58,15 @@ class LeaderReporter:
         self._gate = gate
         self._reporters = tuple(reporters)
 
-    def report(self, effect: Effect, now: Moment) -> None:
-        """Pass the effect on, or ignore it."""
-        if self._gate.may_act() or isinstance(effect, _OWN_DOING):
+    def report(self, event: Event, now: Moment) -> None:
+        """Pass the event on, or ignore it."""
+        if self._gate.may_act() or event.own:
             for reporter in self._reporters:
-                reporter.report(effect, now)
+                reporter.report(event, now)
 
 
 class MetricsReporter:
-    """Counts effects, and evictions that begin."""
+    """Counts events, and evictions that begin."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -79,13 +76,13 @@ class MetricsReporter:
         if isinstance(work, Eviction) and work.tries == 0:
             self._metrics.began(now.at - work.decision.due_at)
 
-    def report(self, effect: Effect, now: Moment) -> None:
-        """Count the effect."""
-        match effect:
+    def report(self, event: Event, now: Moment) -> None:
+        """Count the event."""
+        match event:
             case Evicted():
-                self._metrics.evicted(effect.late_seconds, effect.decision.deciding.taint.key, effect.ref.key.namespace)
+                self._metrics.evicted(event.late_seconds, event.decision.deciding.taint.key, event.ref.key.namespace)
             case Refused():
-                self._metrics.refused(blocked=effect.block is not None)
+                self._metrics.refused(blocked=event.block is not None)
             case Cancelled():
                 self._metrics.cancelled()
             case TaintRewritten():
@@ -113,22 +110,21 @@ class EventReporter:
         self._reasons = reasons
         self._prefix = "Dry run: " if dry_run else ""
 
-    def report(self, effect: Effect, now: Moment) -> None:
-        """Post an event if the effect concerns the owner of a pod."""
-        match effect:
+    def report(self, event: Event, now: Moment) -> None:
+        """Post a Kubernetes event if this concerns the owner of a pod."""
+        match event:
             case Evicted():
-                why = effect.decision.deciding
-                reason = f"taint {tolerated(why.taint, why.toleration, why.by_default)}" if self._reasons else ""
-                self._post(effect.ref, marking_for_deletion(effect.ref, reason))
-            case Cancelled() if effect.reason in _ALIVE:
-                reason = effect.reason.value if self._reasons else ""
-                self._post(effect.ref, cancelling_deletion(effect.ref, reason))
+                reason = tolerance(event.decision.deciding) if self._reasons else ""
+                self._post(event.ref, marking_for_deletion(event.ref, reason))
+            case Cancelled() if event.reason in _ALIVE:
+                reason = event.why if self._reasons else ""
+                self._post(event.ref, cancelling_deletion(event.ref, reason))
             case EvictionLoop():
-                self._recorder.post(effect.ref, "EvictionLoop", self._prefix + _loops(effect), "Warning")
+                self._recorder.post(event.ref, "EvictionLoop", self._prefix + _loops(event), "Warning")
             case CountdownAdopted():
-                self._recorder.post(effect.ref, "CountdownAdopted", _ADOPTED)
+                self._recorder.post(event.ref, "CountdownAdopted", _ADOPTED)
             case AdoptionRefused():
-                self._recorder.post(effect.ref, "CountdownNotAdopted", f"{_NOT_ADOPTED}: {effect.message}", "Warning")
+                self._recorder.post(event.ref, "CountdownNotAdopted", f"{_NOT_ADOPTED}: {event.message}", "Warning")
             case _:
                 pass
 
@@ -136,12 +132,12 @@ class EventReporter:
         self._recorder.post(ref, "TaintManagerEviction", self._prefix + message)
 
 
-def _loops(effect: EvictionLoop) -> str:
+def _loops(event: EvictionLoop) -> str:
     """Return the problem and the remedy. Readers of a pod's events need not learn the keys of taints."""
     times = f"{LOOP_EVICTIONS} times within {LOOP_SECONDS / 60:g} minutes"
     return (
-        f"{effect.controller} recreates its pod on node {effect.node_name}, and it is evicted again, {times}: give the"
-        f" {effect.controller.kind} a toleration for the node's taint, without tolerationSeconds, or remove the taint"
+        f"{event.controller} recreates its pod on node {event.node_name}, and it is evicted again, {times}: give the"
+        f" {event.controller.kind} a toleration for the node's taint, without tolerationSeconds, or remove the taint"
     )
 
 
@@ -153,11 +149,11 @@ class BreakerEventReporter:
         # The ConfigMap may not exist yet; an event needs no UID.
         self._state = PodRef(state, "")
 
-    def report(self, effect: Effect, now: Moment) -> None:
-        """Post an event if the effect is about the circuit breaker."""
-        match effect:
+    def report(self, event: Event, now: Moment) -> None:
+        """Post a Kubernetes event if this is about the circuit breaker."""
+        match event:
             case BreakerOpened():
-                message = f"Circuit breaker: no pod is evicted until it is reset: {effect.latch.cause}"
+                message = f"Circuit breaker: no pod is evicted until it is reset: {event.latch.cause}"
                 self._recorder.post(self._state, _STOPPED, message, "Warning", "ConfigMap")
             case BreakerClosed():
                 self._recorder.post(self._state, _GOING_ON, "Circuit breaker: evictions continue", kind="ConfigMap")

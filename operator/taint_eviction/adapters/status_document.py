@@ -17,11 +17,12 @@ from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.breaker_table import MAX_NAMES, ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import Block
+from taint_eviction.core.events import Block
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.pods import InFlight, Queued, Retrying, Settling, Waiting
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
+from taint_eviction.core.sentences import bracketed
 from taint_eviction.core.status import Pending, Status
 from taint_eviction.core.text import JsonObject
 
@@ -391,8 +392,7 @@ def _hold(pending: Pending, status: Status, process: ProcessState) -> JsonObject
         return None
     if hold.is_place and not process.leading:
         return _NOT_LEADING
-    said = status.says(hold, pending) or Pause()
-    since = bracketed(said.since_epoch, said.reason, said.until_epoch, said.by)
+    since = bracketed(status.says(hold, pending) or Pause(), epoch_text)
     return {"reason": hold.name.lower(), "text": hold.value + since}
 
 
@@ -413,14 +413,6 @@ def time_text(instant: float, now: Moment) -> str:
 def epoch_text(epoch: float | None) -> str | None:
     """Return a time as text, None if it is not known."""
     return None if epoch is None or epoch == UNKNOWN_EPOCH else format_rfc3339(epoch)
-
-
-def bracketed(since_epoch: float | None, why: str, until_epoch: float | None = None, by: str = "") -> str:
-    """Return in brackets since when, until when, by whom and why something is so; "" if none of this is known."""
-    since, until = epoch_text(since_epoch), epoch_text(until_epoch)
-    told = filter(None, (since and f"since {since}", until and f"until {until}", by and f"by {by}"))
-    found = ": ".join(filter(None, (", ".join(told), why)))
-    return f" ({found})" if found else ""
 
 
 def finite(seconds: float) -> float | None:

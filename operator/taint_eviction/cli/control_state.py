@@ -12,13 +12,14 @@ from typing import Any
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.adapters.state_config_map import StateConfigMap, UnusableState
-from taint_eviction.adapters.status_document import bracketed
+from taint_eviction.adapters.status_document import epoch_text
 from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.sentences import bracketed
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
@@ -132,7 +133,7 @@ def held_back(control_state: ControlState, how: str = "") -> list[str]:
 
 def breaker(verb: str, latch: Latch) -> str:
     """Return a sentence on the state of the breaker (``verb``: is or was), since when and why."""
-    return f"the circuit breaker {verb}{bracketed(latch.since_epoch, latch.cause, by=latch.controller)}"
+    return f"the circuit breaker {verb}{bracketed(latch, epoch_text)}"
 
 
 def _subject(scope: PauseScope) -> str:
@@ -155,4 +156,4 @@ def some(kind: str, names: Sequence[str]) -> str:
 
 
 def _since(pause: Pause | None) -> str:
-    return "" if pause is None else bracketed(pause.since_epoch, pause.reason, pause.until_epoch, pause.by)
+    return "" if pause is None else bracketed(pause, epoch_text)

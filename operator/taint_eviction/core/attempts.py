@@ -12,14 +12,14 @@ from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.decision import Evict, Stay, StayReason
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     Block,
     BlockReason,
     CalledOff,
     Cancelled,
     CutOff,
     Done,
-    Effect,
+    Event,
     Eviction,
     Failed,
     PodIsGone,
@@ -187,7 +187,7 @@ class Attempts:
 
     # How it ended
 
-    def settle(self, work: Work, outcome: WorkOutcome, now: Moment) -> list[Effect]:
+    def settle(self, work: Work, outcome: WorkOutcome, now: Moment) -> list[Event]:
         """Take in how a piece of work that ``take_due`` began has ended, and decide anew on its pod."""
         if isinstance(work, TakeBack):
             if not self._goes_on(work):
@@ -219,7 +219,7 @@ class Attempts:
         self._queue.end(state.tokens or (), ended_pod=not (refused or isinstance(outcome, PodIsGone)))
         return record
 
-    def _done(self, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
+    def _done(self, record: PodRecord, work: Work, now: Moment) -> list[Event]:
         self._take_backs.forget(record)
         if isinstance(work, TakeBack):
             return self._resume(record, work, now, has_condition=False)
@@ -230,7 +230,7 @@ class Attempts:
         self._pods.forget(record)
         return self._reconciler.evicted(record, work.node_name, decision, now)
 
-    def _failed(self, record: PodRecord, work: Work, outcome: Failed, now: Moment) -> list[Effect]:
+    def _failed(self, record: PodRecord, work: Work, outcome: Failed, now: Moment) -> list[Event]:
         if isinstance(work, TakeBack):
             if not self._pods.is_gone(record):
                 self._take_backs.want_again(record, outcome.retry_at, work.tries + 1)
@@ -271,13 +271,13 @@ class Attempts:
         retry_at = max(outcome.retry_at, now.at + _EVACUATION_SECONDS)
         return replace(outcome, block=Block(BlockReason.EVACUATION, budget), retry_at=retry_at)
 
-    def _resume(self, record: PodRecord, work: Work, now: Moment, has_condition: bool = True) -> list[Effect]:
+    def _resume(self, record: PodRecord, work: Work, now: Moment, has_condition: bool = True) -> list[Event]:
         """Decide anew on the pod of a piece of work that has ended; release it if it is no longer known."""
         if self._pods.knows(record):
             return self._reconciler.reconcile(record, now)
         return self._release(record, work, now, has_condition)
 
-    def _release(self, record: PodRecord, work: Work, now: Moment, has_condition: bool) -> list[Effect]:
+    def _release(self, record: PodRecord, work: Work, now: Moment, has_condition: bool) -> list[Event]:
         """Release a pod that is no longer known, but for a condition that may still be on it."""
         gone = self._pods.is_gone(record) or not has_condition
         if gone:

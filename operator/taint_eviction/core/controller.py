@@ -17,7 +17,7 @@ from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.core.effects import Effect, NodeCleared, NodeTainted, TaintRewritten
+from taint_eviction.core.events import Event, NodeCleared, NodeTainted, TaintRewritten
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import (
     Fact,
@@ -110,7 +110,7 @@ class Controller:
 
     # What was seen
 
-    def observe(self, fact: Fact, now: Moment) -> list[Effect]:
+    def observe(self, fact: Fact, now: Moment) -> list[Event]:
         """Observe a fact, and decide again on every pod it concerns."""
         match fact:
             case NodeSeen():
@@ -134,7 +134,7 @@ class Controller:
             case _:
                 assert_never(fact)
 
-    def _node_seen(self, fact: NodeSeen, now: Moment) -> list[Effect]:
+    def _node_seen(self, fact: NodeSeen, now: Moment) -> list[Event]:
         """Observe a node."""
         name, breaker = fact.node.name, self.breaker
         found = not self._listed and name not in self.nodes.known
@@ -150,7 +150,7 @@ class Controller:
         breaker.node_changed(name, taints)
         if found:
             breaker.node_found(name, taints)
-        effects: list[Effect] = [TaintRewritten(name, taint) for taint in change.rewritten]
+        effects: list[Event] = [TaintRewritten(name, taint) for taint in change.rewritten]
         if change.is_tainted and not change.was_tainted:
             if name not in self._watched:
                 breaker.unlisted[name] = now.at
@@ -160,7 +160,7 @@ class Controller:
             effects.append(NodeCleared(name))
         return effects + self._reconciler.reconcile_all(self.pods.on_node(name), now)
 
-    def _node_gone(self, fact: NodeGone, now: Moment) -> list[Effect]:
+    def _node_gone(self, fact: NodeGone, now: Moment) -> list[Event]:
         """Forget a node that no longer exists."""
         known = self.nodes.drop(fact, now)
         if known is None:
@@ -169,31 +169,31 @@ class Controller:
         self.out_of_service.observe(fact.name, None)
         self.breaker.node_changed(fact.name, ())
         self.breaker.unready.forget(fact.name)
-        effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
+        effects: list[Event] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._reconciler.reconcile_all(self.pods.on_node(fact.name), now)
 
-    def _nodes_heard(self, fact: NodesHeard, now: Moment) -> list[Effect]:
+    def _nodes_heard(self, fact: NodesHeard, now: Moment) -> list[Event]:
         """Note how far the watch of nodes has come."""
         self.nodes.hear(fact, now)
         self.breaker.unready.hear(now)
         return self._settle_outages(now)
 
-    def _nodes_swept(self, fact: NodesSwept, now: Moment) -> list[Effect]:
+    def _nodes_swept(self, fact: NodesSwept, now: Moment) -> list[Event]:
         """Observe the end of a list of all nodes."""
         self._listed = True
         absent = [NodeGone(known.node.name, known.node.uid) for known in self.nodes.absent(fact)]
         effects = [effect for gone in absent for effect in self._node_gone(gone, now)]
         return effects + self._settle_outages(now)
 
-    def _settle_outages(self, now: Moment) -> list[Effect]:
+    def _settle_outages(self, now: Moment) -> list[Event]:
         """Let countdowns continue, now that the watch, or a list, has brought all nodes after a gap."""
-        effects: list[Effect] = []
+        effects: list[Event] = []
         for name in self.nodes.settle_outages():
             self.breaker.node_changed(name, self.nodes.known[name].sightings)
             effects += self._reconciler.reconcile_all(self.pods.on_node(name), now)
         return effects
 
-    def _pod_seen(self, fact: PodSeen, now: Moment) -> list[Effect]:
+    def _pod_seen(self, fact: PodSeen, now: Moment) -> list[Event]:
         change = self.pods.upsert(fact, now)
         if change is None:
             return []
@@ -210,7 +210,7 @@ class Controller:
             record.undecide()  # The API server forgot the deletion: its storage was restored.
         return effects + self._reconciler.reconcile(record, now)
 
-    def _pods_released(self, fact: PodsReleased, now: Moment) -> list[Effect]:
+    def _pods_released(self, fact: PodsReleased, now: Moment) -> list[Event]:
         if self.nodes.taints_on(fact.node_name):
             return []
         self._watched.discard(fact.node_name)
@@ -220,7 +220,7 @@ class Controller:
 
     # What blocks evictions
 
-    def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
+    def order(self, control_state: ControlState, now: Moment) -> list[Event]:
         """Apply what people have ordered. Pauses that have ended hold nothing; the caller calls again when one ends.
 
         While the API server's time is not known, none has ended.
@@ -234,7 +234,7 @@ class Controller:
         self.breaker.count_due(self._queue.due_together())
         return effects if control_state == before else effects + self._reconciler.reconcile_failing(now)
 
-    def evaluate(self, now: Moment, term: int = 0) -> list[Effect]:
+    def evaluate(self, now: Moment, term: int = 0) -> list[Event]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
         Also reports taints that stay although their node is ready.
         ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again.
@@ -252,7 +252,7 @@ class Controller:
             anew += self._reconciler.reconcile_failing(now)
         return [*anew, *effects, *self._stray_taints.tell(now), *self.out_of_service.report()]
 
-    def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
+    def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Event]:
         """Apply another eviction policy."""
         self._reconciler.eviction_policy = policy
         self.guards.change_policy(policy)

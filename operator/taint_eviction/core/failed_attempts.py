@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from taint_eviction.core.effects import Block, BlockReason, Eviction, Failed
+from taint_eviction.core.events import Block, BlockReason, Eviction, Failed
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import EvictionMode, Handling
 

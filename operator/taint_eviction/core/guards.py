@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
+from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
@@ -195,13 +195,13 @@ class Guards:
         nodes, namespaces = len(self.control_state.nodes), len(self.control_state.namespaces)
         return {"whole": self.control_state.cluster is not None, "node": nodes, "namespace": namespaces}
 
-    def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
+    def order(self, control_state: ControlState, now: Moment) -> list[Event]:
         """Apply the control state from the cluster; a known latch stays until it is reset."""
         before, after = self._grounds.ordered.pauses(), control_state.pauses()
         self.note(now)
         self._grounds.control_state = control_state
         self.note(now)
-        effects: list[Effect] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
+        effects: list[Event] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
         effects += [Resumed(scope) for scope in before if scope not in after]
         if now.dates_objects:
             self._breaker.date_back(now.server_epoch)
@@ -225,7 +225,7 @@ class Guards:
 
     def evaluate(
         self, nodes: Mapping[str, KnownNode], due: int, now: Moment, evictions: Evictions = no_evictions
-    ) -> list[Effect]:
+    ) -> list[Event]:
         """Let the breaker evaluate, once the control state has been read.
         ``due``, ``evictions``: what no guard of flows blocks.
         """
@@ -242,7 +242,7 @@ class Guards:
             breaker.correct()
         breaker.read(latch, control_state.reset_epoch)
 
-    def _noting_breaker(self, act: Callable[[], None]) -> list[Effect]:
+    def _noting_breaker(self, act: Callable[[], None]) -> list[Event]:
         before = self._breaker.latch
         act()
         after = self._breaker.latch

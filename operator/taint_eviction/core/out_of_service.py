@@ -12,7 +12,7 @@ Reference: pkg/controller/podgc; https://kubernetes.io/docs/concepts/cluster-adm
 
 from collections.abc import Callable, Mapping
 
-from taint_eviction.core.effects import ReadyOutOfService
+from taint_eviction.core.events import ReadyOutOfService
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.objects import OUT_OF_SERVICE, Taint
 

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from taint_eviction.core.decision import Evict, StayReason
-from taint_eviction.core.effects import Eviction, Failed, TakeBack
+from taint_eviction.core.events import Eviction, Failed, TakeBack
 from taint_eviction.core.facts import PodSeen, PodsSwept
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
-from taint_eviction.core.effects import Cancelled, Effect, Evicted, EvictionLoop, Scheduled
+from taint_eviction.core.events import Cancelled, Event, Evicted, EvictionLoop, Scheduled
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import Guards, WaitReason
@@ -110,7 +110,7 @@ class Reconciler:
 
     # Pods that are known
 
-    def reconcile(self, record: PodRecord, now: Moment) -> list[Effect]:
+    def reconcile(self, record: PodRecord, now: Moment) -> list[Event]:
         """Bring the schedule and the take-back of one known pod in line with what is known now."""
         if record.in_flight:
             self._interrupt_patience(record, now)
@@ -128,17 +128,17 @@ class Reconciler:
         self._want_take_back(record, alive and (record.pod.marked or record.condition.may_be_there), now)
         return self._unschedule(record, decision.reason if isinstance(decision, Stay) else None, now)
 
-    def reconcile_all(self, records: Iterable[PodRecord], now: Moment) -> list[Effect]:
+    def reconcile_all(self, records: Iterable[PodRecord], now: Moment) -> list[Event]:
         """Reconcile several pods."""
         return [effect for record in records for effect in self.reconcile(record, now)]
 
-    def reconcile_failing(self, now: Moment) -> list[Effect]:
+    def reconcile_failing(self, now: Moment) -> list[Event]:
         """Reconcile the pods whose eviction has failed so far."""
         return self.reconcile_all([each for each in self._pods.known.values() if each.failures is not None], now)
 
-    def advance(self, now: Moment) -> list[Effect]:
+    def advance(self, now: Moment) -> list[Event]:
         """Reconcile the waiting pods with another effective taint by now, and advance all that are due by now."""
-        effects: list[Effect] = []
+        effects: list[Event] = []
         while (record := self._queue.pop_taint_change(now.at)) is not None:
             effects += self.reconcile(record, now)
         if self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now)):
@@ -146,7 +146,7 @@ class Reconciler:
         self._breaker.presume(self._queue.waited_until)
         return effects
 
-    def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Effect]:
+    def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Event]:
         before = record.decision
         record.want(decision)
         if decision.fire_at > now.at:
@@ -186,7 +186,7 @@ class Reconciler:
         if record.failures is not None and decision is not None and self.blocking(record, decision, now) is not None:
             record.restart_patience()
 
-    def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:
+    def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Event]:
         self._queue.cancel(record)
         decision, deletion_requested = record.decision, record.deletion_requested
         record.want_nothing()
@@ -198,13 +198,13 @@ class Reconciler:
         late_seconds, controller = now.at - decision.fire_at, record.pod.controller
         return [Cancelled(record.ref, record.node_name, reason, late_seconds, decision, controller)]
 
-    def evicted(self, record: PodRecord, node_name: str, decision: Evict, now: Moment) -> list[Effect]:
+    def evicted(self, record: PodRecord, node_name: str, decision: Evict, now: Moment) -> list[Event]:
         """Return the effects of an eviction from this node that has just succeeded, and of an eviction loop if it shows
         one.
         """
         record.report(decision)
         controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
-        effects: list[Effect] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
+        effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
         # In a dry run no pod is recreated: the same pod would be counted.
         if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:
             effects.append(EvictionLoop(record.ref, node_name, controller, decision.deciding.taint))
@@ -218,17 +218,17 @@ class Reconciler:
 
     # Pods that are no longer known
 
-    def mark_gone(self, ref: PodRef, now: Moment) -> list[Effect]:
+    def mark_gone(self, ref: PodRef, now: Moment) -> list[Event]:
         """Note that a pod no longer exists."""
         record = self._pods.mark_gone(ref, now)
         return [] if record is None else self.replace(record, now)
 
-    def replace(self, record: PodRecord, now: Moment) -> list[Effect]:
+    def replace(self, record: PodRecord, now: Moment) -> list[Event]:
         """Note that a pod's name belongs to another pod."""
         self._take_backs.forget(record)
         return self.release(record, now)
 
-    def release(self, record: PodRecord, now: Moment) -> list[Effect]:
+    def release(self, record: PodRecord, now: Moment) -> list[Event]:
         """Forget a pod and cancel its schedule; while work for it is in flight, settling that work cancels the
         schedule.
         """

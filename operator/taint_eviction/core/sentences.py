@@ -1,5 +1,8 @@
 """Sentences that logs, tables, pictures and documents have in common."""
 
+from collections.abc import Callable
+
+from taint_eviction.core.control_state import Latch, Pause
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
 
@@ -33,6 +36,20 @@ def tolerated(taint: object, toleration: object | None, by_default: bool = False
 def began(instant: str, source: str) -> str:
     """Return when a taint or a binding began; ``source``: the value of the ``TimeSource`` that says so."""
     return f"{instant} ({_SEEN.get(source, source)})"
+
+
+def bracketed(order: Latch | Pause, text: Callable[[float | None], str | None]) -> str:
+    """Return in brackets since when, until when, by whom and why something is so; "" if none of this is known.
+
+    ``text`` writes seconds since the epoch, and returns None where they are not known.
+    """
+    if isinstance(order, Latch):
+        since, until, by, why = text(order.since_epoch), None, order.controller, order.cause
+    else:
+        since, until, by, why = text(order.since_epoch), text(order.until_epoch), order.by, order.reason
+    told = filter(None, (since and f"since {since}", until and f"until {until}", by and f"by {by}"))
+    found = ": ".join(filter(None, (", ".join(told), why)))
+    return f" ({found})" if found else ""
 
 
 def out_of_service_note(node: Node) -> str:

@@ -14,13 +14,9 @@ taint; no other clock is used. Nothing is kept about nodes or taints that are go
 from collections.abc import Collection
 from typing import NamedTuple
 
-from taint_eviction.core.effects import StrayTaint
+from taint_eviction.core.events import LOOP_EVICTIONS, LOOP_SECONDS, StrayTaint
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, ControllerRef, Node, Taint
-
-# This many evictions within this many seconds, of pods of one DaemonSet from one node, are a loop.
-LOOP_EVICTIONS = 3
-LOOP_SECONDS = 600.0
 
 _DAEMON_SET = "DaemonSet"
 

@@ -33,7 +33,7 @@ from taint_eviction.core.adoption import (
 )
 from taint_eviction.core.control_state import Pause
 from taint_eviction.core.countdowns import Countdowns, Late, MarkRate
-from taint_eviction.core.effects import AdoptionRefused, CountdownAdopted, GivenBack
+from taint_eviction.core.events import AdoptionRefused, CountdownAdopted, GivenBack
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE, Pod, PodRef, Taint

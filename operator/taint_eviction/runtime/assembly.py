@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.core.effects import Work, WorkOutcome
+from taint_eviction.core.events import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE

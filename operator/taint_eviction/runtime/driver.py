@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import functools
 
-from taint_eviction.core.effects import CutOff, Eviction, TakeBack, Work, WorkOutcome
+from taint_eviction.core.events import CutOff, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.objects import PodRef
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController

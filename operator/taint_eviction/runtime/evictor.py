@@ -13,7 +13,7 @@ Does not choose what to evict or when to retry (``core``), nor how a call is mad
 import asyncio
 import random
 
-from taint_eviction.core.effects import (
+from taint_eviction.core.events import (
     CalledOff,
     Done,
     Eviction,

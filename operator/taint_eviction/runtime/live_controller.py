@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import CalledOff, Effect, NodeCleared, NodeTainted, Suspended, Work, WorkOutcome
+from taint_eviction.core.events import CalledOff, Event, NodeCleared, NodeTainted, Suspended, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
@@ -66,7 +66,7 @@ class LiveController:
         self._report(self.controller.order(control_state, now), now)
         self.changed.set()
 
-    def tell(self, effect: Effect) -> None:
+    def tell(self, effect: Event) -> None:
         """Report what has happened outside the core."""
         self._report([effect], self.clock.now())
 
@@ -112,7 +112,7 @@ class LiveController:
         self._report(self._attempts.settle(work, outcome, now), now)
         self.changed.set()
 
-    def _report(self, effects: list[Effect], now: Moment) -> None:
+    def _report(self, effects: list[Event], now: Moment) -> None:
         for effect in effects:
             for reporter in self._reporters:
                 reporter.report(effect, now)

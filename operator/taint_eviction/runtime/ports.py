@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from taint_eviction.core.adoption import CountdownChange
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
-from taint_eviction.core.effects import Block, Effect
+from taint_eviction.core.events import Block, Event
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
 
@@ -299,6 +299,6 @@ class Gate(Protocol):
 class Reporter(Protocol):
     """Reports effects in logs, metrics or Kubernetes events. It never blocks and raises no errors from outside."""
 
-    def report(self, effect: Effect, now: Moment) -> None:
+    def report(self, effect: Event, now: Moment) -> None:
         """Report what has happened."""
         ...

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from taint_eviction.core.decision import Evict, Stay, StayReason
-from taint_eviction.core.effects import BreakerOpened, Cancelled, Effect, Evicted, Scheduled
+from taint_eviction.core.events import BreakerOpened, Cancelled, Event, Evicted, Scheduled
 from taint_eviction.core.facts import Fact, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.gone_objects import list_is_newer
 from taint_eviction.core.guards import WaitReason
@@ -146,7 +146,7 @@ class Shadow:
 
     # What was done here
 
-    def report(self, effect: Effect, now: Moment) -> None:
+    def report(self, effect: Event, now: Moment) -> None:
         """Observe an effect of the dry run."""
         match effect:
             case Scheduled():

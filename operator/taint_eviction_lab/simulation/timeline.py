@@ -71,6 +71,8 @@ class What(Enum):
     RESUMED = "resumed"
     SAID_OPEN = "says open"
     SAID_CLOSED = "says closed"
+    # Any other of its events, as a sentence.
+    TOLD = "told"
     EVENT = "event"
     # Reports of the model of the built-in controller.
     TIMER_SET = "timer set"

@@ -1,39 +1,36 @@
-"""Puts the controller's effects on the timeline, with their reasons in words."""
+"""Puts the controller's events on the timeline, with their reasons in words."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import assert_never
+from typing import Any
 
 from taint_eviction.adapters.comparisons import in_words
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import (
-    AdoptionEffect,
-    AdoptionRefused,
-    BreakerClosed,
-    BreakerOpened,
-    Cancelled,
-    CountdownAdopted,
-    Effect,
-    Evicted,
-    EvictionLoop,
-    GivenBack,
-    NodeCleared,
-    NodeEffect,
-    NodeTainted,
-    Paused,
-    PodEffect,
-    ReadyOutOfService,
-    Refused,
-    Resumed,
-    Scheduled,
-    StrayTaint,
-    TaintRewritten,
-)
+from taint_eviction.core.events import Cancelled, Event, Evicted, Paused, Resumed, Scheduled, Times
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import PodRef
 from taint_eviction.shadow.comparison import Comparison
 from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import ProcessClock
+
+# By the name of an event: its kind on the timeline, and why, with the event's fields.
+_TOLD = {
+    "tainted": (What.TAINTED, ""),
+    "cleared": (What.CLEARED, ""),
+    "rewritten": (What.REWRITTEN, "{taint}"),
+    "stray_taint": (What.STRAY, "{taint}"),
+    "ready_out_of_service": (What.READY_OUT_OF_SERVICE, ""),
+    "scheduled": (What.SCHEDULED, "{why}"),
+    "cancelled": (What.CANCELLED, "{why}"),
+    "evicted": (What.SAID_EVICTED, "{why}"),
+    "refused": (What.REFUSED, "{error} (try {tries}, again at {retry_at:.3f})"),
+    "eviction_loop": (What.LOOPS, "{controller} on {node}: {taint}"),
+    "adopted": (What.SAID_ADOPTED, "{tolerations} of its tolerations"),
+    "adoption_refused": (What.ADOPTION_REFUSED, "{error} (try {tries})"),
+    "given_back": (What.SAID_GIVEN_BACK, "it has its tolerationSeconds back"),
+    "paused": (What.PAUSED, "{reason}"),
+    "resumed": (What.RESUMED, ""),
+    "breaker_opened": (What.SAID_OPEN, "{cause}"),
+    "breaker_closed": (What.SAID_CLOSED, ""),
+}
 
 
 class TimelineReporter:
@@ -43,48 +40,36 @@ class TimelineReporter:
         self._timeline = timeline
         self._clock = clock
 
-    def report(self, effect: Effect, now: Moment) -> None:
-        """Put an effect on the timeline."""
-        self._timeline.add(self._entry(effect, self._clock.scenario_second(now.at)))
-
-    def _entry(self, effect: Effect, at: float) -> TimelineEntry:
-        match effect:
-            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint() | ReadyOutOfService():
-                return _about_node(effect, at)
-            case Paused():
-                return TimelineEntry(at, What.PAUSED, str(effect.scope), why=effect.pause.reason, scope=effect.scope)
-            case Resumed():
-                return TimelineEntry(at, What.RESUMED, str(effect.scope), scope=effect.scope)
-            case BreakerOpened():
-                return TimelineEntry(at, What.SAID_OPEN, BREAKER, why=effect.latch.cause)
-            case BreakerClosed():
-                return TimelineEntry(at, What.SAID_CLOSED, BREAKER)
-            case _:
-                return self._about_pod(effect, at)
-
-    def _about_pod(self, effect: PodEffect, at: float) -> TimelineEntry:
-        match effect:
-            case Scheduled():
-                due_at = self._clock.scenario_second(effect.decision.fire_at)
-                entry = _about(effect.ref, at, What.SCHEDULED, self._why(effect.decision), due_at=due_at)
-                return replace(entry, held_seconds=effect.decision.held_seconds)
+    def report(self, event: Event, now: Moment) -> None:
+        """Put an event on the timeline; one of a kind that the timeline does not know is there as its sentence."""
+        second = self._clock.scenario_second
+        told: dict[str, Any] = {
+            name: second(value) if name.endswith("_at") else value for name, value in event.fields().items()
+        }
+        what, why = _TOLD.get(event.name, (What.TOLD, "{why}"))
+        match event:
+            case Scheduled() | Evicted():
+                told["why"] = self._why(event.decision)
             case Cancelled():
-                if effect.reason is None:
-                    return _about(effect.ref, at, What.DROPPED, "it is gone")
-                return _about(effect.ref, at, What.CANCELLED, effect.reason.value)
-            case Evicted():
-                why = self._why(effect.decision)
-                return _about(effect.ref, at, What.SAID_EVICTED, why, late_seconds=round(effect.late_seconds, 6))
-            case Refused():
-                retry_at = self._clock.scenario_second(effect.retry_at)
-                why = f"{effect.message} (try {effect.tries}, again at {retry_at:.3f})"
-                return _about(effect.ref, at, What.REFUSED, why)
-            case CountdownAdopted() | AdoptionRefused() | GivenBack():
-                return _about_adoption(effect, at)
-            case EvictionLoop():
-                return _about(effect.ref, at, What.LOOPS, f"{effect.controller} on {effect.node_name}: {effect.taint}")
+                told["why"], what = event.why, What.DROPPED if event.reason is None else what
+            case _ if what is What.TOLD:
+                told["why"] = event.sentence(Times(now, str), dry_run=False)
             case _:
-                assert_never(effect)
+                pass
+        scope = event.scope if isinstance(event, Paused | Resumed) else None
+        self._timeline.add(
+            TimelineEntry(
+                second(now.at),
+                what,
+                str(scope or told.get("pod") or told.get("node", BREAKER)),
+                told.get("uid", ""),
+                why.format(**told),
+                told["due_at"] if isinstance(event, Scheduled) else None,
+                round(event.late_seconds, 6) if isinstance(event, Evicted) else None,
+                told.get("held_seconds", 0.0),
+                scope,
+            )
+        )
 
     def _why(self, decision: Evict) -> str:
         verdict = decision.deciding
@@ -101,40 +86,6 @@ def timeline_comparisons(timeline: Timeline, clock: ProcessClock) -> Callable[[C
     def compared(found: Comparison, now: Moment) -> None:
         reason = "" if found.reason is None else f" {found.reason.name.lower()}"
         why = f"{found.result.value}{reason}: {in_words(found)}"
-        timeline.add(_about(found.ref, clock.scenario_second(now.at), What.COMPARED, why))
+        timeline.add(TimelineEntry(clock.scenario_second(now.at), What.COMPARED, str(found.ref), found.ref.uid, why))
 
     return compared
-
-
-def _about_adoption(effect: AdoptionEffect, at: float) -> TimelineEntry:
-    match effect:
-        case CountdownAdopted():
-            return _about(effect.ref, at, What.SAID_ADOPTED, f"{effect.tolerations} of its tolerations")
-        case AdoptionRefused():
-            return _about(effect.ref, at, What.ADOPTION_REFUSED, f"{effect.message} (try {effect.tries})")
-        case GivenBack():
-            return _about(effect.ref, at, What.SAID_GIVEN_BACK, "it has its tolerationSeconds back")
-        case _:
-            assert_never(effect)
-
-
-def _about_node(effect: NodeEffect, at: float) -> TimelineEntry:
-    match effect:
-        case NodeTainted():
-            return TimelineEntry(at, What.TAINTED, effect.name)
-        case NodeCleared():
-            return TimelineEntry(at, What.CLEARED, effect.name)
-        case TaintRewritten():
-            return TimelineEntry(at, What.REWRITTEN, effect.node_name, why=str(effect.taint))
-        case StrayTaint():
-            return TimelineEntry(at, What.STRAY, effect.node_name, why=str(effect.taint))
-        case ReadyOutOfService():
-            return TimelineEntry(at, What.READY_OUT_OF_SERVICE, effect.node_name)
-        case _:
-            assert_never(effect)
-
-
-def _about(
-    ref: PodRef, at: float, what: What, why: str, *, due_at: float | None = None, late_seconds: float | None = None
-) -> TimelineEntry:
-    return TimelineEntry(at, what, str(ref), ref.uid, why, due_at, late_seconds)

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from taint_eviction.core.effects import Effect, Evicted
+from taint_eviction.core.events import Event, Evicted
 from taint_eviction.core.instants import Moment
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
@@ -98,7 +98,7 @@ class DryRunReports:
         self._again = again
         self._deadlines: set[tuple[str, float]] = set()
 
-    def report(self, effect: Effect, now: Moment) -> None:
+    def report(self, effect: Event, now: Moment) -> None:
         """Judge the report of an eviction."""
         if not isinstance(effect, Evicted):
             return

@@ -16,7 +16,7 @@ from tests.simulation.exploring.patience import PatienceJudge
 from tests.simulation.exploring.seen import TICK, Breach, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at, tolerated_for
 
-from taint_eviction.core.effects import BlockReason
+from taint_eviction.core.events import BlockReason
 from taint_eviction.core.label_selectors import Requirement
 from taint_eviction.core.policy import EvictionMode, Limit, PolicyRule
 from taint_eviction.runtime.ports import CallFailed
