@@ -1,28 +1,32 @@
-"""``python -m tests.docs.reference``: writes the pages of docs/reference that are made from the code.
+"""``python -m tests.docs.reference``: writes the pages that are made from the code.
 
 A test compares them with what this would write. The pages about other formats are not made here: those of the policy
 file and of scenario files have tests of their own.
 """
 
+import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from taint_eviction.adapters.metrics import Metrics, Readings
 from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporter
 from taint_eviction.cli import cli
 from taint_eviction.cli.exit_codes import ExitCode
+from taint_eviction.cli.run import run
 from taint_eviction.core.control_state import Latch
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.events import BreakerClosed, BreakerOpened, Cancelled, Evicted, EvictionLoop
 from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, Taint
 
-PAGES = Path(__file__).parents[2] / "docs" / "reference"
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "manifests" / "chart"
 
 MADE = "<!-- Made from the code: `python -m tests.docs.reference` writes this page. -->"
 
@@ -157,6 +161,59 @@ def exit_codes_page() -> str:
     )
 
 
+def chart_page() -> str:
+    """Return the page of the chart's values: from its schema, its defaults, and the flags' own help."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    parts = [
+        MADE,
+        "# Values of the chart",
+        "Without values the chart renders `manifests/base`, object by object. It refuses values that it does not know."
+        " [Install with Helm](../../docs/install/chart.md) says how to install, upgrade and remove it; `values.yaml`"
+        " has an example for each value.",
+    ]
+    groups = [name for name, at in schema.items() if "properties" in at and not _described(at)]
+    rows = []
+    for name, at in schema.items():
+        if "description" in at:
+            rows.append((f"`{name}`", _default(defaults[name]), at["description"]))
+        for key, value in at.get("properties", {}).items():
+            if "description" in value:
+                rows.append((f"`{name}.{key}`", _default(defaults[name].get(key)), value["description"]))
+    parts.append(_table(("value", "default", "meaning"), rows))
+    parts += [
+        "## Flags",
+        "Flags of [`taint-eviction run`](../../docs/reference/commands.md#run) are values in groups, in camelCase."
+        " A value that is not given leaves the flag's own default.",
+    ]
+    flags = {option.opts[0]: option for option in run.params if isinstance(option, click.Option)}
+    for group in [*(name for name in schema if name in {"breaker", "adoption"}), *groups]:
+        keys = sorted(key for key, at in schema[group]["properties"].items() if "description" not in at)
+        named = [(key, flags[chart_flag(group, key)]) for key in keys]
+        found = [(f"`{group}.{key}`", f"`{each.opts[0]}`", " ".join((each.help or "").split())) for key, each in named]
+        parts += [f"### {group}", _table(("value", "flag", "meaning"), found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def chart_flag(group: str, key: str) -> str:
+    """Return the flag that a value in a group sets."""
+    kebab = re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", key)
+    prefix = {"breaker": "--breaker", "adoption": "--adopt"}.get(group)
+    if prefix is None:
+        return f"--{kebab}"
+    return prefix if key == "enabled" else f"{prefix}-{kebab}"
+
+
+def _described(at: Mapping[str, Any]) -> bool:
+    return "description" in at or any("description" in each for each in at["properties"].values())
+
+
+def _default(value: Any) -> str:
+    """Return a default as JSON; "" for nothing, and where it is too long for a table."""
+    text = json.dumps(value)
+    return f"`{text}`" if value not in (None, "", [], {}) and len(text) <= 100 else ""
+
+
 def _exit_codes(command: click.Command) -> str:
     """Return what a command's help promises after "Exit codes"."""
     for paragraph in _paragraphs(command.help or ""):
@@ -182,12 +239,13 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 MAKERS = {
-    "commands.md": commands_page,
-    "events.md": events_page,
-    "exit-codes.md": exit_codes_page,
-    "metrics.md": metrics_page,
+    "docs/reference/commands.md": commands_page,
+    "docs/reference/events.md": events_page,
+    "docs/reference/exit-codes.md": exit_codes_page,
+    "docs/reference/metrics.md": metrics_page,
+    "manifests/chart/README.md": chart_page,
 }
 
 if __name__ == "__main__":
     for name, make in MAKERS.items():
-        (PAGES / name).write_text(make(), encoding="utf-8")
+        (ROOT / name).write_text(make(), encoding="utf-8")

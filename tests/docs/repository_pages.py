@@ -21,6 +21,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "reporting.md",
+    "manifests/chart/README.md": "reference/chart-values.md",
     "manifests/POLICY.md": "reference/policy-file.md",
     "manifests/README.md": "install/manifests.md",
     "tests/bench/README.md": "benchmarks.md",

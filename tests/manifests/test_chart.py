@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from tests.docs.reference import chart_flag
 from tests.manifests.test_kinds import (
     MANIFESTS,
     MONITORING_KINDS,
@@ -91,21 +92,12 @@ def same_but_for_the_order_of_flags(objects: Objects) -> Objects:
     return objects
 
 
-def flag_of(group: str, key: str) -> str:
-    """Return the flag that a value sets, without dashes before it."""
-    kebab = re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", key)
-    prefix = {"breaker": "breaker", "adoption": "adopt"}.get(group)
-    if prefix is None:
-        return kebab
-    return prefix if key == "enabled" else f"{prefix}-{kebab}"
-
-
 # ---- the schema
 
 
 def test_every_flag_is_a_value_and_every_value_a_flag() -> None:
     """Each flag is in one group; a new flag of run belongs in values.schema.json, or in the list above."""
-    values = [flag_of(group, key) for group in GROUPS for key in SCHEMA["properties"][group]["properties"]]
+    values = [chart_flag(group, key)[2:] for group in GROUPS for key in SCHEMA["properties"][group]["properties"]]
     flags = {parameter.opts[0][2:] for parameter in run.params if not getattr(parameter, "hidden", False)}
     assert sorted(values) == sorted(flags - NOT_VALUES)
 
@@ -119,7 +111,7 @@ def test_choices_are_those_of_the_command(parameter: click.Parameter) -> None:
         SCHEMA["properties"][group]["properties"][key]
         for group in GROUPS
         for key in SCHEMA["properties"][group]["properties"]
-        if flag_of(group, key) == name
+        if chart_flag(group, key)[2:] == name
     ]
     assert value == {"enum": list(parameter.type.choices)}
 
@@ -234,6 +226,163 @@ def test_adopting_in_a_namespace_of_its_own_the_chart_is_the_overlay_managed() -
         "ValidatingAdmissionPolicyBinding taint-eviction.taint-eviction-controller-adopt",
     }
     assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
+
+
+@needs_helm
+@needs_kubectl
+def test_as_a_dry_run_the_chart_is_the_overlay_dry_run() -> None:
+    """All objects are equal, but for the order of flags; so it has no right to change anything."""
+    chart, overlay = rendered("--set", "dryRun=true"), by_name(copied("overlays/dry-run"))
+    name = "Deployment taint-eviction-controller-dry-run"
+    for objects in (chart, overlay):
+        objects[name]["spec"]["template"]["spec"]["containers"][0]["args"].sort()
+        for document in objects.values():
+            if "Admission" in document["kind"]:
+                document["metadata"].pop("namespace", None)
+    assert chart == overlay
+
+
+# By value: an example, as JSON; an object of the chart; where in it the value is, as keys and indices; what is there.
+_POD = ("Deployment taint-eviction-controller", "spec", "template")
+_CONTAINER = (*_POD, "spec", "containers", 0)
+_TOLERATION = {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}
+_VARIABLE = {"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}
+_VOLUME = {"name": "audit", "emptyDir": {"sizeLimit": "192Mi"}}
+_MOUNT = {"name": "audit", "mountPath": "/var/log/taint-eviction"}
+RENDERED: dict[str, tuple[Any, tuple[str | int, ...], Any]] = {
+    "image.repository": ("r.example.com/t", (*_CONTAINER, "image"), "r.example.com/t:a"),
+    "image.tag": ("a", (*_CONTAINER, "image"), "r.example.com/t:a"),
+    "image.pullPolicy": ("Always", (*_CONTAINER, "imagePullPolicy"), "Always"),
+    "imagePullSecrets": ([{"name": "a"}], (*_POD, "spec", "imagePullSecrets"), [{"name": "a"}]),
+    "priorityClassName": ("high", (*_POD, "spec", "priorityClassName"), "high"),
+    "podAnnotations": ({"a": "b"}, (*_POD, "metadata", "annotations"), {"a": "b"}),
+    "podLabels": ({"team": "platform"}, (*_POD, "metadata", "labels", "team"), "platform"),
+    "nodeSelector": ({"a": "b"}, (*_POD, "spec", "nodeSelector"), {"a": "b"}),
+    "tolerations": ([_TOLERATION], (*_POD, "spec", "tolerations", 0), _TOLERATION),
+    "affinity": ({"podAffinity": {}}, (*_POD, "spec", "affinity"), {"podAffinity": {}}),
+    "resources": ({"limits": {"memory": "1Gi"}}, (*_CONTAINER, "resources", "limits", "memory"), "1Gi"),
+    "serviceAccount.annotations": (
+        {"a": "b"},
+        ("ServiceAccount taint-eviction-controller", "metadata", "annotations"),
+        {"a": "b"},
+    ),
+    "ports.http": (9080, (*_CONTAINER, "ports", 0, "containerPort"), 9080),
+    "ports.probes": (9081, (*_CONTAINER, "ports", 1, "containerPort"), 9081),
+    "extraArgs": (["--wait-for-api=5m"], (*_CONTAINER, "args", -1), "--wait-for-api=5m"),
+    "extraEnv": ([_VARIABLE], (*_CONTAINER, "env", 1), _VARIABLE),
+    "extraVolumes": ([_VOLUME], (*_POD, "spec", "volumes"), [_VOLUME]),
+    "extraVolumeMounts": ([_MOUNT], (*_CONTAINER, "volumeMounts"), [_MOUNT]),
+    "networkPolicy.apiServerPorts": (
+        [8443],
+        ("NetworkPolicy taint-eviction-controller", "spec", "egress", 0, "ports"),
+        [{"port": 8443, "protocol": "TCP"}],
+    ),
+    "networkPolicy.metricsFrom": (
+        [{"podSelector": {}}],
+        ("NetworkPolicy taint-eviction-controller", "spec", "ingress", 1, "from"),
+        [{"podSelector": {}}],
+    ),
+}
+# Those that render or leave out whole objects have tests of their own.
+OF_THEIR_OWN = {
+    *("image.digest", "nameOverride", "singleNode", "dryRun", "serviceAccount.create", "networkPolicy.enabled"),
+    *("admissionPolicy.enabled", "monitoring.enabled", "monitoring.labels", "monitoring.runbookUrl", "policy.rules"),
+}
+
+
+def test_every_value_is_rendered_by_a_test() -> None:
+    """Flags are compared with those of the command; every other value is in the table above, or has a test."""
+    values = {
+        f"{name}.{key}" if "properties" in value and name != "resources" else name
+        for name, value in SCHEMA["properties"].items()
+        if name not in {*GROUPS, "global"}
+        for key in value.get("properties", [""])
+    }
+    assert values == RENDERED.keys() | OF_THEIR_OWN
+
+
+@needs_helm
+def test_values_are_where_they_belong() -> None:
+    """All at once, so that none stands in another's way; every object still fits its kind."""
+    objects = rendered(
+        *(flag for name, (value, *_) in RENDERED.items() for flag in ("--set-json", as_json(name, value)))
+    )
+    for name, (_, (described_as, *path), expected) in RENDERED.items():
+        found: Any = objects[str(described_as)]
+        for key in path:
+            found = found[key]
+        assert found == expected, name
+    assert [problem for document in objects.values() for problem in kubernetes_problems(document)] == []
+    assert {"--listen=:9080", "--probe-listen=:9081"} < set(container(objects)["args"])
+
+
+def as_json(name: str, value: Any) -> str:
+    """Return what --set-json takes."""
+    return f"{name}={json.dumps(value)}"
+
+
+@needs_helm
+def test_without_an_affinity_it_runs_on_any_node() -> None:
+    """The default asks for control-plane nodes, which a managed control plane does not show."""
+    pod = rendered("--set-json", "affinity={}")["Deployment taint-eviction-controller"]["spec"]["template"]["spec"]
+    assert "affinity" not in pod
+
+
+@needs_helm
+def test_another_name_is_that_of_all_objects_and_of_the_lease() -> None:
+    """Selectors differ, so that two installations in one namespace never take each other's pods for theirs."""
+    name = "zone-a-taint-eviction-controller"
+    objects = rendered("--set", f"nameOverride={name}", "--set-json", 'policy={"rules": [{"name": "a"}]}')
+    names = {document["metadata"]["name"] for document in objects.values()}
+    assert names == {name, f"kube-system:{name}", f"kube-system.{name}", "zone-a-taint-eviction-policy"}
+    deployment = objects[f"Deployment {name}"]["spec"]
+    assert deployment["selector"]["matchLabels"]["app.kubernetes.io/instance"] == name
+    assert deployment["template"]["spec"]["volumes"][0]["configMap"]["name"] == "zone-a-taint-eviction-policy"
+    roles = [rule.get("resourceNames") for rule in objects[f"Role {name}"]["rules"]]
+    assert roles == [None, [name], None, [name]]
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("nameOverride=evictions", "nameOverride"),
+        ("nameOverride=taint-eviction-controller-dry-run", "nameOverride=taint-eviction-controller-dry-run"),
+        ("dryRun=true,nameOverride=a-taint-eviction-controller", "nameOverride=a-taint-eviction-controller"),
+        ("dryRun=true,adoption.enabled=true", "adoption.enabled has no effect with dryRun=true"),
+    ],
+)
+def test_names_that_the_alerts_would_misunderstand_are_refused(values: str, said: str) -> None:
+    """By their names, alerts know which controllers there are, and which of them change nothing."""
+    done = template("--set", values)
+    assert (done.returncode != 0, said in done.stderr) == (True, True)
+
+
+@needs_helm
+def test_an_account_and_a_network_policy_may_come_from_elsewhere() -> None:
+    """The chart leaves them out; the account is expected under the name of all objects."""
+    objects = rendered("--set", "serviceAccount.create=false,networkPolicy.enabled=false")
+    assert {document["kind"] for document in objects.values()}.isdisjoint({"ServiceAccount", "NetworkPolicy"})
+    pod = objects["Deployment taint-eviction-controller"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "taint-eviction-controller"
+
+
+@needs_helm
+def test_alerts_have_the_labels_that_prometheus_selects_and_links_that_work() -> None:
+    """Both are the reader's own."""
+    objects = rendered(
+        *("--set", "monitoring.enabled=true,monitoring.labels.release=kube-prometheus-stack"),
+        *("--set", "monitoring.runbookUrl=https://docs.example.com/runbook.html"),
+    )
+    for kind in ("PodMonitor", "PrometheusRule"):
+        labels = objects[f"{kind} taint-eviction-controller"]["metadata"]["labels"]
+        assert (labels["release"], labels["app.kubernetes.io/name"]) == (
+            "kube-prometheus-stack",
+            "taint-eviction-controller",
+        )
+    [group] = objects["PrometheusRule taint-eviction-controller"]["spec"]["groups"]
+    links = {rule["annotations"]["runbook_url"].partition("#")[0] for rule in group["rules"]}
+    assert links == {"https://docs.example.com/runbook.html"}
 
 
 @needs_helm

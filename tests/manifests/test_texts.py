@@ -24,6 +24,7 @@ FOREIGN = {
     "--kube-api-qps": "kube-controller-manager",
     "--no-cache": "buildah build",
     "--previous": "kubectl logs",
+    "--reuse-values": "helm",
     "--set": "helm",
     "--timestamp": "buildah build",
     "--validity-period": "kubeadm kubeconfig",

@@ -1,6 +1,13 @@
-{{/* One name for all: a second Lease would let two controllers act. */}}
+{{/* One name for all objects, the Lease included. The alerts know a dry run by its suffix. */}}
 {{- define "name" -}}
-taint-eviction-controller
+{{- $name := .Values.nameOverride | default (.Values.dryRun | ternary "taint-eviction-controller-dry-run" "taint-eviction-controller") }}
+{{- if ne .Values.dryRun (regexMatch "taint-eviction-controller(-.+)?-dry-run(-.+)?$" $name) }}
+{{- fail (printf "nameOverride=%s: the name of a dry run, and of nothing else, has -dry-run after taint-eviction-controller" $name) }}
+{{- end }}
+{{- if and .Values.dryRun .Values.adoption.enabled }}
+{{- fail "adoption.enabled has no effect with dryRun=true, which has no right to change anything" }}
+{{- end }}
+{{- $name }}
 {{- end }}
 
 {{/* Of what has no namespace: another installation must keep its rights when this one is deleted. */}}
@@ -9,8 +16,12 @@ taint-eviction-controller
 {{- end }}
 
 {{- define "selector" -}}
-app.kubernetes.io/name: {{ include "name" . }}
+app.kubernetes.io/name: taint-eviction-controller
 app.kubernetes.io/instance: {{ include "name" . }}
+{{- end }}
+
+{{- define "policyName" -}}
+{{ include "name" . | replace "taint-eviction-controller" "taint-eviction-policy" }}
 {{- end }}
 
 {{- define "image" -}}
