@@ -1,4 +1,4 @@
-"""``python -m tests.docs.demo_picture``: runs the demo, and draws its last screen into docs/images/demo.svg.
+"""``python -m tests.docs.demo_picture``: runs the demo, and draws all that it has shown into docs/images/demo.svg.
 
 It takes half a minute. The picture is that of a real run: seconds differ by some hundredths from run to run, so that
 no test compares them.
@@ -20,7 +20,7 @@ from taint_eviction_lab.cli.demo_views import DemoTable, LiveTable
 from taint_eviction_lab.simulation.demo import API, CACHE, DB, SHOPS, WEB, DemoFact, Side
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "demo.svg"
-_COLUMNS, _LINES = 80, 24
+_COLUMNS = 80
 _INK = (232, 234, 237)
 _COLOURS = [_INK, (255, 138, 128), (111, 208, 140), (243, 201, 105), *[_INK] * 4]
 # With a background of its own the picture can be read on a light page and on a dark page.
@@ -28,11 +28,11 @@ _THEME = TerminalTheme((21, 23, 26), _INK, _COLOURS)
 
 
 def drawn(lines: Iterable[str]) -> str:
-    """Draw what ``taint-eviction demo -o json`` has printed, as its view for terminals shows it in the end."""
+    """Draw what ``taint-eviction demo -o json`` has printed, as its view for terminals leaves it behind."""
     *facts, verdict = map(json.loads, lines)
     last = facts[-1]["at"]
-    table = DemoTable(f"model of built-in {MEASURED}", (WEB, CACHE, DB, API, *SHOPS), lambda: last)
-    console = Console(file=io.StringIO(), width=_COLUMNS, height=_LINES, record=True)
+    table = DemoTable(f"built-in {MEASURED} (model)", (WEB, CACHE, DB, API, *SHOPS), lambda: last)
+    console = Console(file=io.StringIO(), width=_COLUMNS, record=True)
     with LiveTable(table, console) as view:
         for fact in facts:
             view.show(DemoFact(**{**fact, "side": Side(fact["side"])}))

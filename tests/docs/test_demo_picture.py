@@ -1,4 +1,4 @@
-"""The picture of the demo has the text of its last screen, is small, and loads nothing."""
+"""The picture of the demo has all that it shows, is small, and loads nothing."""
 
 import html
 import json
@@ -39,11 +39,11 @@ def said(svg: str) -> str:
     return " ".join(" ".join(html.unescape(text) for text in texts).split())
 
 
-def test_the_last_screen_is_drawn_from_what_the_demo_prints() -> None:
-    """The picture has both clusters beside each other, the last lines, and the verdict."""
+def test_the_screen_is_drawn_from_what_the_demo_prints() -> None:
+    """The picture has every line, both clusters beside each other, and the verdict."""
     text = said(drawn(json.dumps(fact) for fact in FACTS))
-    assert "model of built-in 1.36 this controller" in text
-    assert "evicted at 1.0 s" in text
+    assert "built-in 1.36 (model) this controller" in text
+    assert "1.0 s built-in web is evicted" in text
     assert "stops <evicting>" in text
     assert text.endswith("Built-in 1.36: late This controller: in time Everything went as expected.")
 

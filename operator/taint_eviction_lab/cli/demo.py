@@ -103,7 +103,7 @@ class _Demo:
         self._began_at = read_monotonic()
         pods: tuple[DemoPod, ...] = (WEB, CACHE, DB, API, *((QUEUE,) if version.keeps_key else ()), *SHOPS)
         self.pods = pods
-        self._view: View = make_view(output, DemoTable(self.name, pods, self.now))
+        self._view: View = make_view(output, DemoTable(f"built-in {version} (model)", pods, self.now))
 
     def now(self) -> float:
         """Return the story's second."""
@@ -275,13 +275,12 @@ class _Controller:
             return None
         match what:
             case "scheduled":
-                # The log shows the deadline up to a second early: the time is truncated to whole seconds, and the clock
-                # is half a second late.
+                # The log has whole seconds, cut off: the deadline is half a second later on average.
                 left = datetime.fromisoformat(logged["deadline"]) - self._server.clock.now()
-                due_at = at + left.total_seconds() + 1.0
-                if due_at < at + 1.5:
+                due_at = at + left.total_seconds() + 0.5
+                if due_at < at + 1.0:
                     return None
-                text = f"counts down for {pod}, {due_at - at:.0f} s"
+                text = f"counts down for {pod}, about {due_at - at:.0f} s"
                 return DemoFact(at, Side.OWN, "due", text, pod, logged.get("uid", ""), due_at)
             case "cancelled":
                 return DemoFact(at, Side.OWN, "not due", "", pod)

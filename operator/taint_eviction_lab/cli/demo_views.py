@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -14,13 +15,16 @@ from rich.live import Live
 from rich.text import Text
 
 from taint_eviction.cli.visible import visible
-from taint_eviction_lab.simulation.demo import SHOP, DemoFact, DemoPod, Side
+from taint_eviction_lab.simulation.demo import IN_TIME_SECONDS, SHOP, DemoFact, DemoPod, Side, late_by
 
-_STYLES = {"evicted": "red", "runs": "green", "gave up": "bold red", "stopped": "bold green", "step": "bold"}
-# How many lines of recent facts are shown; fewer in a terminal of fewer than 24 lines.
-_LINES, _MIN_LINES = 13, 4
+_RIGHT, _WRONG, _WAITS = "green", "red", "yellow"
+_STYLES = {"gave up": "red", "stopped": "green", "step": "bold"}
 _TITLE = "The same happens in two clusters. Which controller evicts what?"
 _ABOUT = "Left: a model of the one in Kubernetes. Right: this one itself. In real time."
+_WHY_LATE = (
+    "This controller waits half a second before each eviction, in which its breaker sees a surge. After its restart it"
+    " is up to a second later: Kubernetes writes dates in whole seconds, and it is never early."
+)
 
 
 class View(AbstractContextManager["View"], Protocol):
@@ -45,6 +49,7 @@ class DemoTable:
         self._now = now
         self._evicted: dict[tuple[Side, str], list[float]] = {}
         self._due: dict[tuple[Side, str], float] = {}
+        self._deadlines: dict[str, float] = {}
         self._back: set[tuple[Side, str]] = set()
         self._given_up: set[tuple[Side, str]] = set()
 
@@ -58,6 +63,8 @@ class DemoTable:
                 self._back.discard(key)
             case "recreated":
                 self._back.add(key)
+            case "deadline" if fact.due_at is not None:
+                self._deadlines[fact.pod] = fact.due_at
             case "due" if fact.due_at is not None:
                 self._due[key] = fact.due_at
             case "not due":
@@ -68,45 +75,61 @@ class DemoTable:
 
     def lines(self) -> list[list[tuple[str, str]]]:
         """Return header and rows, each a list of (text, style), all of the same width."""
-        header = [("pod", "dim"), ("what it tolerates", "dim"), (self.name, "dim"), ("this controller", "dim")]
-        rows = [
-            [(pod.name, "bold"), (pod.about, ""), self._cell(Side.BUILT_IN, pod), self._cell(Side.OWN, pod)]
-            for pod in self._rows
+        header = [
+            *(("pod", "dim"), ("what it tolerates", "dim"), ("due at", "dim")),
+            *((self.name, "dim"), ("this controller", "dim")),
         ]
-        shop = [(SHOP, "bold"), (self._shops[0].about, ""), self._shop(Side.BUILT_IN), self._shop(Side.OWN)]
+        rows = [
+            [(pod.name, "bold"), (pod.about, ""), (self._deadline(pod), ""), *self._cells(pod)] for pod in self._rows
+        ]
+        shop = [(SHOP, "bold"), (self._shops[0].about, ""), ("never", ""), *map(self._shop, _SIDES)]
         return [header, *rows, shop]
+
+    def _deadline(self, pod: DemoPod) -> str:
+        due_at = self._deadlines.get(pod.name)
+        return "" if due_at is None else f"{due_at:.1f} s"
+
+    def _cells(self, pod: DemoPod) -> list[tuple[str, str]]:
+        return [self._cell(side, pod) for side in _SIDES]
 
     def _cell(self, side: Side, pod: DemoPod) -> tuple[str, str]:
         key = side, pod.name
         evicted = self._evicted.get(key, [])
         if evicted and key not in self._back:
-            again = "again " if len(evicted) > 1 else ""
-            return f"evicted {again}at {evicted[-1]:.1f} s", _STYLES["evicted"]
+            if len(evicted) > 1:
+                return f"{evicted[-1]:.1f} s, once more", _RIGHT
+            at, due_at = evicted[0], self._deadlines.get(pod.name, evicted[0])
+            return f"{at:.1f} s, {late_by(at, due_at)}", _RIGHT if at - due_at <= IN_TIME_SECONDS else _WRONG
         if key in self._due:
             left = self._due[key] - self._now()
-            return f"runs, {left:.0f} s left" if left >= 0.5 else "runs, due now", "yellow"
+            return f"runs, {left:.0f} s left" if left >= 0.5 else "runs, due now", _WAITS
         if key in self._given_up:
-            return "runs, given up", _STYLES["gave up"]
-        return "runs again" if evicted else "runs", _STYLES["runs"]
+            return "runs, given up", _WRONG
+        return "runs again" if evicted else "runs", ""
 
     def _shop(self, side: Side) -> tuple[str, str]:
         evicted = sum((side, pod.name) in self._evicted for pod in self._shops)
         if evicted == 0:
-            return f"{len(self._shops)} run", _STYLES["runs"]
+            return f"{len(self._shops)} run", _RIGHT
         left = len(self._shops) - evicted
-        return f"{evicted} evicted" + (f", {left} run" if left else ""), _STYLES["evicted"]
+        return f"{evicted} evicted" + (f", {left} run" if left else ""), _WRONG
 
 
-_COLUMNS = (8, 22, 23, 23)
+_SIDES = (Side.BUILT_IN, Side.OWN)
+_COLUMNS = (8, 22, 8, 22, 19)
+# The column that says least, for terminals that are narrower than all columns.
+_ABOUT_COLUMN = 1
 
 
-def table_rows(table: DemoTable) -> list[Text]:
-    """Return the lines of the table, all of the same width."""
+def table_rows(table: DemoTable, width: int | None = None) -> list[Text]:
+    """Return the lines of the table, all of the same width; ``width``: that of the terminal, None: any."""
+    left_out = _ABOUT_COLUMN if width is not None and width < 1 + sum(_COLUMNS) else None
     rows = []
     for cells in table.lines():
         row = Text(" ", no_wrap=True, overflow="ellipsis")
-        for (text, style), width in zip(cells, _COLUMNS, strict=True):
-            row.append(f"{visible(text):<{width}}", style=style)
+        for number, ((text, style), wide) in enumerate(zip(cells, _COLUMNS, strict=True)):
+            if number != left_out:
+                row.append(f"{visible(text):<{wide}}", style=style)
         rows.append(row)
     return rows
 
@@ -170,8 +193,12 @@ class PlainLines(_Quiet):
         for row in table_rows(self._table):
             click.echo(row.plain.rstrip())
         click.echo()
-        for line in verdict:
-            click.echo(f" {visible(line)}")
+        for text in (_WHY_LATE, "", *verdict):
+            click.echo("\n".join(_indented(text, 80)))
+
+
+# Where the text of a line begins.
+_TEXT_AT = 20
 
 
 def _line(fact: DemoFact) -> str:
@@ -179,16 +206,17 @@ def _line(fact: DemoFact) -> str:
 
 
 class LiveTable:
-    """The table and the latest lines, redrawn in place: a constant number of lines that fit the screen."""
+    """The table, redrawn in place at the foot of the screen; the lines scroll above it, and stay there to be read."""
 
     def __init__(self, table: DemoTable, console: Console | None = None) -> None:
         self._table = table
-        self._facts: list[DemoFact] = []
-        self._verdict: list[Text] = []
+        self._end: list[Text] = []
         self._console = console or Console()
         self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._draw)
 
     def __enter__(self) -> "LiveTable":
+        for line, style in ((_TITLE, "bold"), (_ABOUT, "dim"), ("", "")):
+            self._console.print(Text(line and f" {line}", style=style))
         self._live.start()
         return self
 
@@ -201,24 +229,19 @@ class LiveTable:
         """Add a fact to the table and the lines."""
         self._table.take_in(fact)
         if fact.text:
-            self._facts.append(fact)
+            hanging = textwrap.wrap(visible(_line(fact)), self._console.width, subsequent_indent=" " * _TEXT_AT)
+            self._console.print(Text("\n".join(hanging), style=_STYLES.get(fact.what, "")))
 
     def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
-        """Put the verdict below the last lines."""
-        style = "bold green" if as_told else "bold red"
-        self._verdict = [Text(""), *(_cut(f" {visible(line)}", style) for line in verdict)]
+        """Put below the table why this controller is late at all, and the verdict."""
+        style = _RIGHT if as_told else _WRONG
+        said = [("", ""), (_WHY_LATE, "dim"), ("", ""), *((line, f"bold {style}") for line in verdict)]
+        self._end = [Text(line, style=style) for text, style in said for line in _indented(text, self._console.width)]
 
     def _draw(self) -> Group:
-        title = _cut(f" {_TITLE}", "bold")
-        about = _cut(f" {_ABOUT}", "dim")
-        rows = table_rows(self._table)
-        # Title, about, two blank lines, and the one below for the cursor.
-        room = max(_MIN_LINES, min(_LINES, self._console.size.height - len(rows) - 5)) - len(self._verdict)
-        latest = self._facts[-room:] if room > 0 else []
-        shown = [_cut(visible(_line(fact)), _STYLES.get(fact.what, "")) for fact in latest]
-        blank = [Text("") for _ in range(room - len(shown))]
-        return Group(title, about, Text(""), *rows, Text(""), *shown, *self._verdict, *blank)
+        return Group(Text(""), *table_rows(self._table, self._console.width), *self._end)
 
 
-def _cut(text: str, style: str) -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+def _indented(text: str, width: int) -> list[str]:
+    """Wrap a text below the table, which begins at the second column."""
+    return textwrap.wrap(visible(text), min(width, 80), initial_indent=" ", subsequent_indent=" ") or [""]

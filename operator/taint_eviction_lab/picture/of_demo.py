@@ -32,9 +32,9 @@ def picture_of_demo(
     }
     since: dict[tuple[str, str], tuple[float, str]] = {}
     for fact in told:
-        if fact.side is Side.BOTH:
+        if fact.what == "step" and fact.side is Side.BOTH:
             picture.steps.append(Mark(fact.at, Kind.STEP, fact.text))
-        elif fact.pod and (kind := _MARKS.get(fact.what)) is not None:
+        elif fact.side in clusters and fact.pod and (kind := _MARKS.get(fact.what)) is not None:
             key = clusters[fact.side], fact.pod
             row = rows[key]
             row.marks.append(Mark(fact.at, kind, fact.text or fact.what))
