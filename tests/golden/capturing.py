@@ -130,7 +130,7 @@ class _Play:
             await sleep_until(at)
             if step is None or step.at > self._until:
                 break
-            await stage.perform(step)
+            await step.perform(stage)
         process = stage.replicas[0].process
         assert isinstance(process, ControllerProcess), "no controller runs at this moment"
         # Read before the end of the processes: it comes for calls under way in any order.

@@ -15,7 +15,7 @@ from tests.simulation.exploring.playing import as_text, silenced
 
 from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.runtime.leadership import Elector
-from taint_eviction_lab.simulation import suspension_actions as suspend
+from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
 from taint_eviction_lab.simulation.replay import sleep_until
@@ -29,10 +29,10 @@ from taint_eviction_lab.wiring import production_parsing, production_reporters
 BOUNDS: Bounds = {"DATES": 200}
 
 _PEOPLE: Mapping[type, str] = {
-    suspend.ResetBreaker: "person_resets",
-    suspend.Scribble: "person_opens",
-    suspend.PauseEvictions: "person_pauses",
-    suspend.ResumeEvictions: "person_resumes",
+    do.ResetBreaker: "person_resets",
+    do.Scribble: "person_opens",
+    do.PauseEvictions: "person_pauses",
+    do.ResumeEvictions: "person_resumes",
 }
 
 _BEGIN_SECONDS, _STEP_SECONDS, _MAX_SECONDS, _AFTER_SECONDS = 8.0, 2.0, 400.0, 40.0
@@ -216,7 +216,7 @@ async def _played(scenario: Scenario, trace: _ControlStateTrace) -> None:
     for step in scenario.steps:
         await sleep_until(step.at)
         try:
-            await stage.perform(step)
+            await step.perform(stage)
         except Impossible:
             continue
         if type(step.action) in _PEOPLE:

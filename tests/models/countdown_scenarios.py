@@ -16,11 +16,11 @@ from tests.models.handing_back import HandingBack
 from tests.simulation.exploring.playing import as_text, silenced
 
 from taint_eviction_lab.simulation import actions as do
-from taint_eviction_lab.simulation import suspension_actions as suspend
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.replay import sleep_until
+from taint_eviction_lab.simulation.replica import BUILT_IN
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
@@ -359,13 +359,13 @@ class _CountdownTrace(Timeline):
                 for key, _ in action.taints or ():
                     self._tainted.remove(key)
                     self.note(f"untaint_{_KEYS.index(key)}")
-            case do.Restart() if action.replica == do.BUILT_IN:
+            case do.Restart() if action.replica == BUILT_IN:
                 self.note("built_in_restarts")
-            case suspend.HandBack():
+            case do.HandBack():
                 self.note("order_ends" if action.undo else "hand_back_orders")
-            case suspend.PauseEvictions():
+            case do.PauseEvictions():
                 self.note("person_pauses")
-            case suspend.ResumeEvictions():
+            case do.ResumeEvictions():
                 self.note("person_resumes")
             case _:
                 pass
@@ -434,7 +434,7 @@ async def _played(scenario: Scenario, play: Play) -> list[Move]:
 
 async def _perform(stage: ReplayStage, step: do.ScenarioStep, trace: _CountdownTrace, hands_back: HandingBack) -> None:
     match action := step.action:
-        case suspend.HandBack():
+        case do.HandBack():
             if action.undo:
                 hands_back.undo()
             else:
@@ -446,8 +446,8 @@ async def _perform(stage: ReplayStage, step: do.ScenarioStep, trace: _CountdownT
                 raise Impossible("the pod is gone")
             first, *others = pod["spec"]["tolerations"]
             changed = dataclasses.replace(action, tolerations=(action.tolerations[0], *others))
-            await stage.perform(dataclasses.replace(step, action=changed))
+            await dataclasses.replace(step, action=changed).perform(stage)
             trace.owner(first.get("tolerationSeconds"), action.tolerations[0].get("tolerationSeconds"))
         case _:
-            await stage.perform(step)
+            await step.perform(stage)
             trace.step(action)

@@ -274,7 +274,7 @@ async def _played(scenario: Scenario) -> PlayedLease:
     stage.start_controllers()
     for step in scenario.steps:
         await sleep_until(step.at)
-        await stage.perform(step)
+        await step.perform(stage)
     until = scenario.until or 0.0
     await sleep_until(until - LEADS_WITHIN_SECONDS)
     stage.make_peace()

@@ -13,7 +13,6 @@ from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation import actions as do
-from taint_eviction_lab.simulation import suspension_actions as suspend
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.stage import ReplayStage
@@ -47,7 +46,7 @@ class BudgetScene:
 
     async def perform(self, action: do.Action) -> None:
         """Perform an action of a scenario."""
-        await self.stage.perform(do.ScenarioStep(0.0, action, 1, ""))
+        await do.ScenarioStep(0.0, action, 1, "").perform(self.stage)
 
     def ref(self, number: int) -> PodRef:
         """The pod of this number."""
@@ -114,7 +113,7 @@ def test_a_new_budget_is_counted_after_a_moment() -> None:
 
     async def main() -> None:
         scene = BudgetScene(1)
-        await scene.perform(suspend.CreateBudget(budget(minAvailable=1)))
+        await scene.perform(do.CreateBudget(budget(minAvailable=1)))
         refusal = scene.refused(0)
         assert refusal.retry_after_seconds == 10.0
         assert refusal.block == Block(BlockReason.BUDGET_NOT_READY, "web")
@@ -122,9 +121,9 @@ def test_a_new_budget_is_counted_after_a_moment() -> None:
         refusal = scene.refused(0)
         assert refusal.retry_after_seconds is None
         assert refusal.block == Block(BlockReason.BUDGET, "web")
-        await scene.perform(suspend.ChangeBudget(budget(minAvailable=0)))
+        await scene.perform(do.ChangeBudget(budget(minAvailable=0)))
         assert scene.refused(0).block == Block(BlockReason.BUDGET_NOT_READY, "web")
-        await scene.perform(suspend.DeleteBudget(WEB))
+        await scene.perform(do.DeleteBudget(WEB))
         assert scene.evict(0)
 
     play(main())
@@ -170,9 +169,9 @@ def test_impossible_changes_of_budgets_are_errors() -> None:
     async def main() -> None:
         scene = BudgetScene(1, budget(minAvailable=0))
         with pytest.raises(Impossible, match=r'poddisruptionbudgets\.policy "web" already exists'):
-            await scene.perform(suspend.CreateBudget(budget(minAvailable=0)))
+            await scene.perform(do.CreateBudget(budget(minAvailable=0)))
         with pytest.raises(Impossible, match=r'poddisruptionbudgets\.policy "db" not found'):
-            await scene.perform(suspend.ChangeBudget(budget("db", minAvailable=0)))
+            await scene.perform(do.ChangeBudget(budget("db", minAvailable=0)))
 
     play(main())
 

@@ -65,7 +65,7 @@ class DoorScene:
     async def perform(self, *actions: do.Action) -> None:
         """Perform actions of a scenario."""
         for action in actions:
-            await self.stage.perform(do.ScenarioStep(0.0, action, 1, ""))
+            await do.ScenarioStep(0.0, action, 1, "").perform(self.stage)
 
 
 class Heard:

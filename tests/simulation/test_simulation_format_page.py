@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from taint_eviction_lab.simulation.action_file import ACTIONS
-from taint_eviction_lab.simulation.expectation_file import BREAKER_CLAIMS, CLAIMS
+from taint_eviction_lab.simulation.actions import ACTIONS
+from taint_eviction_lab.simulation.expectations import BREAKER_CLAIMS, CLAIMS, HOW_MANY
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.lifecycle_file import LIFECYCLE_SETTINGS
 from taint_eviction_lab.simulation.scenario import GIVEN, read_scenario
-from taint_eviction_lab.simulation.settings_file import BREAKER_SETTINGS, SETTINGS
+from taint_eviction_lab.simulation.settings_file import BREAKER_SETTINGS, LIFECYCLE_SETTINGS, SETTINGS
 from taint_eviction_lab.wiring import replay_scenario
 
 PAGE = (Path(__file__).parent.parent / "scenarios" / "README.md").read_text(encoding="utf-8")
@@ -28,7 +27,7 @@ def test_the_example_on_the_page_holds() -> None:
     "word",
     sorted(
         {
-            *(*ACTIONS, *CLAIMS, *SETTINGS, *BREAKER_SETTINGS, *LIFECYCLE_SETTINGS, *GIVEN),
+            *(*ACTIONS, *CLAIMS, HOW_MANY, *SETTINGS, *BREAKER_SETTINGS, *LIFECYCLE_SETTINGS, *GIVEN),
             *(call.value for call in CallKind),
         }
     ),

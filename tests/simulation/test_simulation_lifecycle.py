@@ -6,7 +6,7 @@ from tests.simulation.test_simulation_scenario_file import problems, with_step
 
 from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.files.marked_yaml import Malformed
-from taint_eviction_lab.simulation import lifecycle_actions as let
+from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.scenario import read_scenario
 
 OUTAGE = """\
@@ -37,11 +37,11 @@ def test_the_setting_has_kubernetes_defaults_and_can_be_changed() -> None:
 
 def test_the_steps_take_nodes_lists_and_ranges() -> None:
     """``silence`` and ``speak`` take one node, a list or a range; ``restartLifecycle`` takes a span or nothing."""
-    assert with_step("silence: node-1").steps[0].action == let.SilenceKubelets(("node-1",))
-    assert with_step('speak: [node-1, "node-{1..1}"]').steps[0].action == let.HearKubelets(("node-1", "node-1"))
-    assert with_step("shutDown: {node: node-1, for: 30s}").steps[0].action == let.ShutDown("node-1", 30.0)
-    assert with_step("restartLifecycle:").steps[0].action == let.RestartLifecycle(0.0)
-    assert with_step("restartLifecycle: {after: 2s}").steps[0].action == let.RestartLifecycle(2.0)
+    assert with_step("silence: node-1").steps[0].action == do.SilenceKubelets(("node-1",))
+    assert with_step('speak: [node-1, "node-{1..1}"]').steps[0].action == do.HearKubelets(("node-1", "node-1"))
+    assert with_step("shutDown: {node: node-1, for: 30s}").steps[0].action == do.ShutDown("node-1", 30.0)
+    assert with_step("restartLifecycle:").steps[0].action == do.RestartLifecycle(0.0)
+    assert with_step("restartLifecycle: {after: 2s}").steps[0].action == do.RestartLifecycle(2.0)
 
 
 def test_each_problem_is_named_with_its_line() -> None:

@@ -13,7 +13,6 @@ from taint_eviction.files.short_forms import (
     parse_toleration,
 )
 from taint_eviction_lab.simulation import actions as do
-from taint_eviction_lab.simulation import suspension_actions as suspend
 from taint_eviction_lab.simulation.faults import CallFault, CallKind, Picked
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 
@@ -288,7 +287,7 @@ def test_a_range_makes_many_objects() -> None:
         ("restart:", do.Restart(0.0)),
         ("restart: {after: 1m30s}", do.Restart(90.0)),
         ("restart: {gracefully: true}", do.Restart(0.0, gracefully=True)),
-        ("cut: {watch: pods}", do.CutWatches(do.Watches(nodes=False, pods=True), 0.0)),
+        ("cut: {watch: pods}", do.CutWatches("pods", 0.0)),
         ("stepHostClock: -1h", do.StepHostClock(-3600.0)),
         ("stepServerClock: 1h", do.StepServerClock(3600.0)),
         ("stepServerClock: {by: -5, server: 1}", do.StepServerClock(-5.0, 1)),
@@ -309,25 +308,25 @@ def test_a_range_makes_many_objects() -> None:
             do.DisturbCalls(Picked(frozenset({CallKind.READ_CONTROL_STATE}), times=1), None, CallFault(fails=True)),
         ),
         ("outage: {for: 500ms}", do.Outage(0.5)),
-        ("pause: {}", suspend.PauseEvictions()),
-        ("pause: {node: node-1, reason: why}", suspend.PauseEvictions("node-1", reason="why")),
-        ("resume: {namespace: shop}", suspend.ResumeEvictions(namespace="shop")),
-        ("resume: all", suspend.ResumeEvictions(every=True)),
-        ("resetBreaker:", suspend.ResetBreaker()),
-        ("resetBreaker: {ahead: 1h}", suspend.ResetBreaker(3600.0)),
-        ("loseControlState: {}", suspend.LoseControlState()),
-        ("loseOrders: {}", suspend.LoseControlState()),
-        ("scribble: {key: pause, value: 'yes'}", suspend.Scribble("pause", "yes")),
+        ("pause: {}", do.PauseEvictions()),
+        ("pause: {node: node-1, reason: why}", do.PauseEvictions("node-1", reason="why")),
+        ("resume: {namespace: shop}", do.ResumeEvictions(namespace="shop")),
+        ("resume: all", do.ResumeEvictions(every=True)),
+        ("resetBreaker:", do.ResetBreaker()),
+        ("resetBreaker: {ahead: 1h}", do.ResetBreaker(3600.0)),
+        ("loseControlState: {}", do.LoseControlState()),
+        ("loseOrders: {}", do.LoseControlState()),
+        ("scribble: {key: pause, value: 'yes'}", do.Scribble("pause", "yes")),
         ("setHold: {pod: web-0, hold: true}", do.SetHold(NamespacedName("default", "web-0"), "true")),
         ("setHold: {pod: web-0, hold: 90}", do.SetHold(NamespacedName("default", "web-0"), "90")),
         (
             "annotate: {pod: web-0, annotations: {a: b, c: null}}",
             do.Annotate(NamespacedName("default", "web-0"), {"a": "b", "c": None}),
         ),
-        ("handBack: null", suspend.HandBack(undo=False)),
-        ("handBack: undo", suspend.HandBack(undo=True)),
+        ("handBack: null", do.HandBack(undo=False)),
+        ("handBack: undo", do.HandBack(undo=True)),
         ("setHold: {pod: web-0, hold: null}", do.SetHold(NamespacedName("default", "web-0"), None)),
-        ("changePolicy: [{name: a, pause: true}]", suspend.ChangePolicy((PolicyRule("a", pause=True),))),
+        ("changePolicy: [{name: a, pause: true}]", do.ChangePolicy((PolicyRule("a", pause=True),))),
     ],
 )
 def test_each_step_is_read_as_its_action(step: str, action: do.Action) -> None:

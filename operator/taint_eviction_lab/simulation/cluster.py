@@ -17,6 +17,7 @@ from fake_apiserver.cluster import FakeCluster
 from fake_apiserver.defaults import Identities
 from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from fake_apiserver.records import Selection, StoredObject
+from fake_apiserver.registry import WriteOptions
 from fake_apiserver.resources import RESOURCES
 from fake_apiserver.selectors import FieldTerm, LabelSelector
 from taint_eviction.core.objects import NamespacedName
@@ -32,7 +33,8 @@ _COUNTING_SECONDS = 0.1
 # Callbacks of the cluster run in no process's context: they continue while processes are frozen.
 _SERVER = contextvars.Context()
 
-_NODES, _PODS = RESOURCES["nodes"], RESOURCES["pods"]
+_NODES, _PODS, _BUDGETS = RESOURCES["nodes"], RESOURCES["pods"], RESOURCES["poddisruptionbudgets"]
+BUDGETS = _BUDGETS.plural
 
 
 class Impossible(Exception):
@@ -156,3 +158,8 @@ class SimulatedCluster(FakeCluster):
     def body(self, plural: str, name: str, namespace: str = "") -> JsonObject:
         """Return an object, repaired for a write; raise ``StatusError`` (404) if there is none of this name."""
         return self.recorder.body(self.record(plural, name, namespace))
+
+
+def create_budget(cluster: SimulatedCluster, body: JsonObject) -> None:
+    """Create a PodDisruptionBudget without a status."""
+    cluster.registry.create(_BUDGETS, body["metadata"]["namespace"], deepcopy(body), WriteOptions())

@@ -1,4 +1,4 @@
-"""What a scenario expects of its pods, and whether this happened.
+"""What a scenario expects of its pods: each keyword is one unit, which reads its value and checks what happened.
 
 An instant is met from the expected second up to, not including, the next: never early (by more than a millisecond),
 less than ``within_seconds`` late. Evictions are judged by the simulated API server's record alone.
@@ -8,12 +8,17 @@ A pod must not be evicted if no expectation about evictions mentions it; and no 
 
 import fnmatch
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import partial
+from typing import Annotated, Self, TypeVar, cast, dataclass_transform
 
+from taint_eviction.core.objects import MARK_SECONDS
+from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction_lab.simulation import kubernetes_json as kube
-from taint_eviction_lab.simulation.timeline import BY_BUILT_IN, BY_EVICTION, Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.keywords import Key, read_mapping
+from taint_eviction_lab.simulation.object_file import ObjectReading, named
+from taint_eviction_lab.simulation.timeline import BREAKER, BY_BUILT_IN, BY_EVICTION, Timeline, TimelineEntry, What
 
 _EARLY_SECONDS = 0.001
 
@@ -25,9 +30,25 @@ class Instant:
     at: float
     within_seconds: float = 1.0
 
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked, what: str) -> "Instant":
+        """Read a second, or a mapping."""
+        if not isinstance(at.value, dict):
+            return cls(reading.seconds(at, what))
+        fields = reading.fields(at, ("at", "within"), what)
+        if not reading.only(fields, ("at",), at.line, what):
+            return cls(0.0)
+        within = reading.seconds(fields["within"], "within", 0.001) if "within" in fields else 1.0
+        return cls(reading.seconds(fields["at"], "at"), within)
+
     def met_by(self, seen: float) -> bool:
         """Return whether what was seen then came in time."""
         return -_EARLY_SECONDS <= seen - self.at < self.within_seconds
+
+    @property
+    def until(self) -> float:
+        """The second up to which it can be met."""
+        return self.at + self.within_seconds
 
     def __str__(self) -> str:
         return f"{self.at:g}" if self.within_seconds == 1.0 else f"{self.at:g} (within {self.within_seconds:g} s)"
@@ -64,12 +85,55 @@ class Verdict:
     met: bool
 
 
-class Claim(Protocol):
+class Claim:
     """One thing that is expected of a pod."""
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read the value of the keyword; None if a problem leaves nothing to check."""
+        raise NotImplementedError
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Return what is expected, what was seen, and whether the claim holds."""
-        ...
+        raise NotImplementedError
+
+    @property
+    def is_about_evictions(self) -> bool:
+        """Return whether it says which evictions are right."""
+        return False
+
+    def runs_until(self) -> Iterable[float]:
+        """Return the seconds up to which the run must last."""
+        return ()
+
+
+ClaimT = TypeVar("ClaimT", bound=type[Claim])
+
+# All that can be expected of a pod, but for ``pods``, which counts them.
+CLAIMS: dict[str, Callable[[ObjectReading, Marked], Claim | None]] = {}
+HOW_MANY = "pods"
+
+
+@dataclass_transform(frozen_default=True)
+def claim(keyword: str) -> Callable[[ClaimT], ClaimT]:
+    """Make a class the claim of a keyword."""
+
+    def registered(cls: ClaimT) -> ClaimT:
+        made = dataclass(frozen=True)(cls)
+        CLAIMS[keyword] = made.read
+        return cast(ClaimT, made)
+
+    return registered
+
+
+def _instants(reading: ObjectReading, at: Marked, what: str) -> tuple[Instant, ...]:
+    return tuple(Instant.read(reading, item, what) for item in reading.one_or_more(at, what))
+
+
+def _met_in_order(instants: Sequence[Instant], entries: Sequence[TimelineEntry]) -> bool:
+    return len(entries) == len(instants) and all(
+        instant.met_by(entry.at) for instant, entry in zip(instants, entries, strict=True)
+    )
 
 
 def seconds_of(entries: Iterable[TimelineEntry]) -> str:
@@ -82,8 +146,8 @@ def happens(word: str, instants: str) -> str:
     return f"{word} at {instants}" if instants else f"never {word}"
 
 
-@dataclass(frozen=True, slots=True)
-class Happens:
+@dataclass(frozen=True)
+class Happens(Claim):
     """Entries of one kind come at these instants and at no others."""
 
     what: What
@@ -92,18 +156,49 @@ class Happens:
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare each with each, in order."""
         entries, word = history.of(self.what), self.what.value
-        met = len(entries) == len(self.instants) and all(
-            instant.met_by(entry.at) for instant, entry in zip(self.instants, entries, strict=True)
-        )
         expected = ", ".join(map(str, self.instants))
-        return happens(word, expected), happens(word, seconds_of(entries)), met
+        return happens(word, expected), happens(word, seconds_of(entries)), _met_in_order(self.instants, entries)
+
+    @property
+    def is_about_evictions(self) -> bool:
+        """Return whether it says which evictions are right."""
+        return self.what is What.EVICTED
+
+    def runs_until(self) -> Iterable[float]:
+        """Return the seconds up to which the run must last."""
+        return [instant.until for instant in self.instants]
 
 
-@dataclass(frozen=True, slots=True)
-class EvictedByBuiltIn:
+def _happens(keyword: str, what: What, reading: ObjectReading, at: Marked) -> Happens:
+    return Happens(what, _instants(reading, at, keyword))
+
+
+_HAPPENINGS = {
+    "evicted": What.EVICTED,
+    "cancelled": What.CANCELLED,
+    "dropped": What.DROPPED,
+    "marked": What.MARKED,
+    "unmarked": What.UNMARKED,
+    "gone": What.GONE,
+    "loops": What.LOOPS,
+    "reported": What.SAID_EVICTED,
+    "adopted": What.ADOPTED,
+    "adoptionRefused": What.ADOPTION_REFUSED,
+    "givenBack": What.GIVEN_BACK,
+}
+CLAIMS |= {keyword: partial(_happens, keyword, what) for keyword, what in _HAPPENINGS.items()}
+
+
+@claim("evictedByBuiltIn")
+class EvictedByBuiltIn(Claim):
     """The model of the built-in controller evicts the pod at these instants and at no others; () for never."""
 
     instants: tuple[Instant, ...]
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read an instant, or a list."""
+        return cls(_instants(reading, at, "evictedByBuiltIn"))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare each with each, in order."""
@@ -112,17 +207,35 @@ class EvictedByBuiltIn:
         return f"{expected}{BY_BUILT_IN}", f"{seen}{BY_BUILT_IN}", met
 
 
-@dataclass(frozen=True, slots=True)
-class NotEvicted:
+@claim("notEvicted")
+class NotEvicted(Claim):
     """The pod is not evicted; ``since``: not from that second on."""
 
-    since: float = float("-inf")
+    since: Annotated[float, Key("from", ObjectReading.seconds, needed=True)] = float("-inf")
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read true, or a mapping of ``from``."""
+        if isinstance(at.value, dict):
+            return read_mapping(cls, reading, at, "notEvicted")
+        if at.value is not True:
+            reading.problem(at.line, f"notEvicted must be true, or a mapping of from, not {described(at)}")
+        return cls()
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Look for evictions."""
         evicted = [entry for entry in history.of(What.EVICTED) if entry.at >= self.since]
         expected = "not evicted" + ("" if self.since == float("-inf") else f" from {self.since:g} on")
         return expected, happens("evicted", seconds_of(evicted)), not evicted
+
+    @property
+    def is_about_evictions(self) -> bool:
+        """Return True."""
+        return True
+
+    def runs_until(self) -> Iterable[float]:
+        """Return the seconds up to which the run must last."""
+        return [self.since]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +244,17 @@ class Scheduling:
 
     due: Instant
     at: Instant | None = None
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> "Scheduling":
+        """Read the second for which the pod is scheduled, or a mapping."""
+        if not isinstance(at.value, dict):
+            return cls(Instant(reading.seconds(at, "scheduled")))
+        fields = reading.fields(at, ("at", "for", "within"), "scheduled")
+        reading.only(fields, ("for",), at.line, "scheduled")
+        within = reading.seconds(fields["within"], "within", 0.001) if "within" in fields else 1.0
+        due = Instant(reading.seconds(fields["for"], "for"), within) if "for" in fields else Instant(0.0)
+        return cls(due, Instant(reading.seconds(fields["at"], "at")) if "at" in fields else None)
 
     def met_by(self, entry: TimelineEntry) -> bool:
         """Return whether this is what was expected."""
@@ -141,11 +265,16 @@ class Scheduling:
         return f"for {self.due}" if self.at is None else f"at {self.at} for {self.due}"
 
 
-@dataclass(frozen=True, slots=True)
-class IsScheduled:
+@claim("scheduled")
+class IsScheduled(Claim):
     """The pod is scheduled like this, in this order, and not otherwise."""
 
     schedulings: tuple[Scheduling, ...]
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read an instant, a mapping, or a list of these."""
+        return cls(tuple(Scheduling.read(reading, item) for item in reading.one_or_more(at, "scheduled")))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare each with each, in order."""
@@ -158,12 +287,21 @@ class IsScheduled:
         told = tuple(f"scheduled {each}" if each else "never scheduled" for each in (expected, seen))
         return told[0], told[1], met
 
+    def runs_until(self) -> Iterable[float]:
+        """Return the seconds up to which the run must last."""
+        return [scheduling.due.until for scheduling in self.schedulings]
 
-@dataclass(frozen=True, slots=True)
-class LateAtMost:
+
+@claim("lateAtMost")
+class LateAtMost(Claim):
     """By the controller's own measurement, each eviction is at most ``seconds`` after its deadline."""
 
     seconds: float
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a span."""
+        return cls(reading.span(at, "lateAtMost"))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare with the controller's own reports."""
@@ -172,11 +310,16 @@ class LateAtMost:
         return f"at most {self.seconds:g} s late", seen, bool(late) and max(late) <= self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class HasEvents:
+@claim("events")
+class HasEvents(Claim):
     """These Kubernetes events are posted about the pod, in this order, and no others; a part of the text will do."""
 
     texts: tuple[str, ...]
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a list of texts."""
+        return cls(tuple(reading.text(item, "an event") for item in reading.items(at, "events")))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare each with each, in order."""
@@ -185,11 +328,16 @@ class HasEvents:
         return f"events: {'; '.join(self.texts) or 'none'}", f"events: {'; '.join(seen) or 'none'}", met
 
 
-@dataclass(frozen=True, slots=True)
-class IsCompared:
+@claim("compared")
+class IsCompared(Claim):
     """A dry run finds this out about the built-in controller, in this order; the beginning of the text will do."""
 
     texts: tuple[str, ...]
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a text, or a list."""
+        return cls(tuple(reading.text(item, "compared") for item in reading.one_or_more(at, "compared")))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare each with each, in order."""
@@ -201,11 +349,16 @@ class IsCompared:
         return told[0], told[1], met
 
 
-@dataclass(frozen=True, slots=True)
-class Deletes:
+@claim("deletes")
+class Deletes(Claim):
     """``count`` DELETE calls for the pod arrive at the API server, including refused ones."""
 
     count: int
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a number."""
+        return cls(reading.whole_number(at, "deletes", 0))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Count them."""
@@ -213,22 +366,41 @@ class Deletes:
         return f"{self.count} DELETE calls", f"{count} DELETE calls", count == self.count
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+@claim("ends")
+class Ends(Claim):
     """At the end the pod is gone, terminating, unbound, or on a node."""
 
     state: str
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a state."""
+        state = reading.text(at, "ends")
+        if state.startswith("on "):
+            return cls(f"on {reading.use_node(Marked(state.removeprefix('on '), at.line, {}))}")
+        return cls(reading.text(at, "ends", ("gone", "terminating", "unbound", "on NODE")))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare."""
         return f"ends: {self.state}", f"ends: {history.ends}", history.ends == self.state
 
 
-@dataclass(frozen=True, slots=True)
-class HasSeconds:
+def _seconds(reading: ObjectReading, at: Marked) -> int | None:
+    if at.value in ("none", "mark"):
+        return None if at.value == "none" else MARK_SECONDS
+    return reading.whole_number(at, "tolerationSeconds")
+
+
+@claim("tolerationSeconds")
+class HasSeconds(Claim):
     """At the end the pod's tolerations have these seconds, in their order; None: none, MaxInt64: a mark."""
 
     seconds: tuple[int | None, ...]
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a list of numbers; ``none`` and ``mark`` are such, too."""
+        return cls(tuple(_seconds(reading, item) for item in reading.items(at, "tolerationSeconds")))
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare."""
@@ -239,15 +411,74 @@ class HasSeconds:
         return f"tolerationSeconds: {expected}", f"tolerationSeconds: {seen}", self.seconds == history.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class HasCondition:
+@claim("condition")
+class HasCondition(Claim):
     """At the end the pod's DisruptionTarget condition has this status; "none" for no condition."""
 
     status: str
 
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a status; YAML reads True and False as booleans, and none may be null."""
+        if at.value is None or isinstance(at.value, bool):
+            return cls("none" if at.value is None else str(at.value))
+        return cls(reading.text(at, "condition", ("True", "False", "none")))
+
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare."""
         return f"condition {self.status}", f"condition {history.condition}", history.condition == self.status
+
+
+@claim("blocked")
+class IsBlocked(Claim):
+    """The eviction API first refuses the pod at this instant; None: it never does.
+    ``by``: the names of the budgets that cause it, empty: any.
+    """
+
+    at: Instant | None
+    by: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read an instant with the budgets that refuse, or an empty list for never."""
+        if at.value == []:
+            return cls(None)
+        if not isinstance(at.value, dict):
+            return cls(Instant.read(reading, at, "blocked"))
+        fields = reading.fields(at, ("at", "within", "by"), "blocked")
+        by = reading.one_or_more(fields.pop("by", Marked([], at.line, {})), "by")
+        names = tuple(reading.use_budget(item).name for item in by)
+        return cls(Instant.read(reading, Marked(fields, at.line, at.key_lines), "blocked"), names)
+
+    def check(self, history: PodTimeline) -> tuple[str, str, bool]:
+        """Compare with the first refusal."""
+        blocked = history.of(What.BLOCKED)
+        seen = f"blocked at {blocked[0].at:.3f} {blocked[0].why}" if blocked else "never blocked"
+        if self.at is None:
+            return "never blocked", seen, not blocked
+        by = f"by {', '.join(sorted(self.by))}" if self.by else ""
+        met = bool(blocked) and self.at.met_by(blocked[0].at) and blocked[0].why.startswith(f"{by}:" if by else "")
+        return f"blocked at {self.at} {by}".rstrip(), seen, met
+
+
+@claim("evictCalls")
+class EvictCalls(Claim):
+    """This many calls to the eviction API arrive for the pod, including refused ones."""
+
+    count: int
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read a number."""
+        return cls(reading.whole_number(at, "evictCalls", 0))
+
+    def check(self, history: PodTimeline) -> tuple[str, str, bool]:
+        """Count them."""
+        ended = history.of(What.EVICTED, What.DELETED_AGAIN, What.DELETE_MISSED)
+        failed = [entry for entry in history.of(What.CALL_FAILED) if entry.why.startswith("evict: ")]
+        count = len(history.of(What.BLOCKED)) + sum(entry.why.endswith(BY_EVICTION) for entry in ended)
+        count += sum("took effect" not in entry.why for entry in failed)
+        return f"{self.count} calls to the eviction API", f"{count} calls to the eviction API", count == self.count
 
 
 def _delete_calls(history: PodTimeline) -> list[TimelineEntry]:
@@ -265,6 +496,21 @@ class HowMany:
     most: int | None
     since: float = -math.inf
     until: float = math.inf
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> "HowMany":
+        """Read a number, or a mapping."""
+        if not isinstance(at.value, dict):
+            count = reading.whole_number(at, HOW_MANY, 0)
+            return cls(count, count)
+        fields = reading.fields(at, ("atLeast", "atMost", "from", "to"), HOW_MANY)
+        if not {"atLeast", "atMost"} & fields.keys():
+            reading.problem(at.line, "pods lacks 'atLeast' or 'atMost'")
+        least, most = (
+            reading.whole_number(fields[name], name, 0) if name in fields else None for name in ("atLeast", "atMost")
+        )
+        since = reading.seconds(fields["from"], "from") if "from" in fields else -math.inf
+        return cls(least, most, since, reading.seconds(fields["to"], "to") if "to" in fields else math.inf)
 
     def judge(self, histories: Sequence[PodTimeline]) -> tuple[str, str, bool]:
         """Count them."""
@@ -292,15 +538,40 @@ class Expectation:
     @property
     def is_about_evictions(self) -> bool:
         """Return whether it says which evictions are right."""
-        return bool(self.how_many) or any(
-            isinstance(claim, NotEvicted) or (isinstance(claim, Happens) and claim.what is What.EVICTED)
-            for claim in self.claims
-        )
+        return bool(self.how_many) or any(claim.is_about_evictions for claim in self.claims)
 
     @property
     def counts_deletes(self) -> bool:
         """Return whether it says how many DELETE calls are right."""
         return any(isinstance(claim, Deletes) for claim in self.claims)
+
+
+def read_expectations(reading: ObjectReading, at: Marked) -> list[Expectation]:
+    """Read the whole ``expect``: a mapping from pods, or patterns of their names, to what should happen to them."""
+    if not isinstance(at.value, dict):
+        reading.problem(at.line, f"expect must be a mapping of pods, not {described(at)}")
+        return []
+    return [
+        _expectation(reading, name, at.key_lines[name], value) for name, value in at.value.items() if name != BREAKER
+    ]
+
+
+def _expectation(reading: ObjectReading, name: str, line: int, at: Marked) -> Expectation:
+    if not set(name) & set("*?["):
+        reading.use_pod(Marked(name, line, {}))
+    fields = reading.fields(at, {*CLAIMS, HOW_MANY}, f"the expectation of {name!r}")
+    if isinstance(at.value, dict) and not at.value:
+        reading.problem(line, f"the expectation of {name!r} says nothing")
+    if "evicted" in fields and "notEvicted" in fields and fields["notEvicted"].value is True:
+        reading.problem(line, f"{name!r} cannot be both evicted and notEvicted")
+    how_many = reading.one_or_more(fields.pop(HOW_MANY, Marked([], line, {})), HOW_MANY)
+    claims = [CLAIMS[field](reading, value) for field, value in fields.items()]
+    return Expectation(
+        str(named(name)),
+        line,
+        tuple(claim for claim in claims if claim is not None),
+        tuple(HowMany.read(reading, item) for item in how_many),
+    )
 
 
 def judge(expectations: Sequence[Expectation], histories: Sequence[PodTimeline]) -> tuple[Verdict, ...]:
@@ -338,3 +609,46 @@ def histories_of(timeline: Timeline, ends: dict[str, tuple[str, str, tuple[int |
         if entry.subject in entries:
             entries[entry.subject].append(entry)
     return [PodTimeline(name, tuple(entries[name]), *ends[name]) for name in sorted(ends)]
+
+
+# The breaker
+
+BREAKER_CLAIMS = ("opened", "closed")
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerExpectation:
+    """The breaker opens and closes at these instants and at no others; None: any instants."""
+
+    opened: tuple[Instant, ...] | None
+    closed: tuple[Instant, ...] | None
+    line: int
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked | None) -> "BreakerExpectation | None":
+        """Read what the whole ``expect`` says about the breaker; None if it says nothing."""
+        if at is None or not isinstance(at.value, dict) or BREAKER not in at.value:
+            return None
+        fields = reading.fields(at.value[BREAKER], BREAKER_CLAIMS, "the expectation of the breaker")
+        opened, closed = (_instants(reading, fields[name], name) if name in fields else None for name in BREAKER_CLAIMS)
+        return cls(opened, closed, at.key_lines[BREAKER])
+
+    def runs_until(self) -> Iterable[float]:
+        """Return the seconds up to which the run must last."""
+        return [instant.until for instant in (*(self.opened or ()), *(self.closed or ()))]
+
+
+_NEVER_OPENED = BreakerExpectation((), None, 0)
+
+
+def judge_breaker(expectation: BreakerExpectation | None, timeline: Timeline) -> tuple[Verdict, ...]:
+    """Check when it opened and closed; without an expectation, return only violations."""
+    expected = expectation or _NEVER_OPENED
+    verdicts = []
+    for what, instants in ((What.BREAKER_OPENED, expected.opened), (What.BREAKER_CLOSED, expected.closed)):
+        if instants is None:
+            continue
+        entries = timeline.about(BREAKER, what)
+        told = happens(what.value, ", ".join(map(str, instants))), happens(what.value, seconds_of(entries))
+        verdicts.append(Verdict(BREAKER, expected.line, *told, _met_in_order(instants, entries)))
+    return tuple(verdict for verdict in verdicts if expectation is not None or not verdict.met)

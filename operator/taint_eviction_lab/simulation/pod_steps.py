@@ -5,7 +5,7 @@ than a real API server allows: they may remove tolerations.
 """
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from fake_apiserver.defaults import add_default_tolerations
 from fake_apiserver.eviction import bind
@@ -17,7 +17,6 @@ from taint_eviction.adapters.json_fields import Unreadable
 from taint_eviction.adapters.taints_and_tolerations import read_tolerations
 from taint_eviction.core.adoption import CountdownChange, noted_places
 from taint_eviction.core.objects import NamespacedName, PodRef
-from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster, later
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
@@ -28,55 +27,10 @@ _BUILT_IN = "kube-controller-manager"
 # Phases of pods that do not run.
 _NEVER_READY = ("Pending", "Succeeded", "Failed")
 
-LifeAction = do.CreatePods | do.DeletePod | do.RecreatePod | do.BindPod
-PodWrite = do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition | do.SetHold | do.Annotate
-
-
-def change_pods(cluster: SimulatedCluster, action: LifeAction) -> None:
-    """Create, delete, recreate or bind pods."""
-    match action:
-        case do.CreatePods():
-            for body in action.bodies:
-                create_pod(cluster, body)
-        case do.DeletePod():
-            if action.built_in:
-                _mark_as_built_in(cluster, action.pod)
-            if action.force:
-                _remove(cluster, action.pod)
-            elif not action.refused:
-                cluster.delete("pods", action.pod.name, action.pod.namespace)
-        case do.RecreatePod():
-            _recreate_pod(cluster, action)
-        case do.BindPod():
-            _bind(cluster, action.pod, action.node)
-        case _:
-            assert_never(action)
-
-
-def write_pod(cluster: SimulatedCluster, action: PodWrite) -> None:
-    """Write a part of an existing pod."""
-    pod, now = cluster.body("pods", action.pod.name, action.pod.namespace), cluster.clock.timestamp()
-    match action:
-        case do.ChangeTolerations():
-            written = _with_default_tolerations(cluster, kube.with_spec(pod, tolerations=list(action.tolerations)))
-        case do.FinishPod():
-            written = kube.with_condition(kube.with_status(pod, phase=action.phase), "Ready", "False", now)
-        case do.RemoveFinalizers():
-            written = kube.with_metadata(pod, finalizers=None)
-        case do.ResetCondition():
-            written = kube.with_condition(pod, kube.CONDITION_TYPE, "False", now)
-        case do.SetHold():
-            written = kube.with_annotations(pod, {kube.HOLD_ANNOTATION: action.hold})
-        case do.Annotate():
-            written = kube.with_annotations(pod, action.annotations)
-        case _:
-            assert_never(action)
-    cluster.update("pods", written)
-
 
 def create_pod(cluster: SimulatedCluster, body: Mapping[str, Any]) -> None:
     """Create a pod with the defaults of an API server; one with a nodeName is bound in the same write."""
-    pod = _with_default_tolerations(cluster, body)
+    pod = with_default_tolerations(cluster, body)
     if isinstance(pod.get("spec", {}), Mapping) and "terminationGracePeriodSeconds" not in kube.part_of(pod, "spec"):
         pod = kube.with_spec(pod, terminationGracePeriodSeconds=_DEFAULT_GRACE_SECONDS)
     bound, now = kube.node_name_of(pod) is not None, cluster.clock.timestamp()
@@ -88,20 +42,20 @@ def create_pod(cluster: SimulatedCluster, body: Mapping[str, Any]) -> None:
     _await_readiness(cluster, NamespacedName(record.namespace, record.name))
 
 
-def _recreate_pod(cluster: SimulatedCluster, action: do.RecreatePod) -> None:
+def recreate_pod(cluster: SimulatedCluster, key: NamespacedName, node: str | None, unbound: bool) -> None:
     """Create a pod of the same name with another UID. An old one that still exists is removed at once.
 
     The new pod has the old one's finalizers, too. It is not adopted even if the old one was: templates of pods have no
     notes.
     """
-    last = cluster.recorder.latest("pods", *action.pod)
+    last = cluster.recorder.latest("pods", *key)
     if last is None:
-        raise Impossible(f"there has never been a pod {str(action.pod)!r}")
+        raise Impossible(f"there has never been a pod {str(key)!r}")
     pod = fresh_pod(kube.sound(_as_created(last)))
-    if cluster.pod(action.pod) is not None:
-        _remove(cluster, action.pod)
+    if cluster.pod(key) is not None:
+        remove_pod(cluster, key)
         pod = kube.with_metadata(pod, finalizers=last["metadata"].get("finalizers"))
-    node_name = None if action.unbound else action.node or kube.node_name_of(last)
+    node_name = None if unbound else node or kube.node_name_of(last)
     create_pod(cluster, kube.with_spec(pod, nodeName=node_name))
 
 
@@ -117,25 +71,27 @@ def _as_created(pod: JsonObject) -> JsonObject:
     return json_patch(pod, change_patch(pod, tolerations, CountdownChange(returns=noted_places(tolerations, note))))
 
 
-def _mark_as_built_in(cluster: SimulatedCluster, key: NamespacedName) -> None:
+def mark_as_built_in(cluster: SimulatedCluster, key: NamespacedName) -> None:
     """Set the condition as the built-in controller does before it deletes a pod."""
     uid = cluster.record("pods", key.name, key.namespace).uid
     patch = mark_patch(PodRef(key, uid), cluster.clock.now().timestamp())
     cluster.patch("pods", key.name, patch, key.namespace, manager=_BUILT_IN)
 
 
-def _remove(cluster: SimulatedCluster, key: NamespacedName) -> None:
+def remove_pod(cluster: SimulatedCluster, key: NamespacedName) -> None:
     """Remove a pod in one write, despite finalizers. A real API server marks it as terminating first."""
     cluster.store.remove(cluster.record("pods", key.name, key.namespace))
 
 
-def _bind(cluster: SimulatedCluster, key: NamespacedName, node_name: str) -> None:
+def bind_pod(cluster: SimulatedCluster, key: NamespacedName, node_name: str) -> None:
+    """Bind a pod to a node."""
     record = cluster.record("pods", key.name, key.namespace)
     bind(cluster.registry, record, {"target": {"kind": "Node", "name": node_name}})
     _await_readiness(cluster, key)
 
 
-def _with_default_tolerations(cluster: SimulatedCluster, pod: Mapping[str, Any]) -> JsonObject:
+def with_default_tolerations(cluster: SimulatedCluster, pod: Mapping[str, Any]) -> JsonObject:
+    """Return the pod with the tolerations that admission adds."""
     spec, seconds = pod.get("spec", {}), cluster.admission.default_toleration_seconds
     tolerations = (spec.get("tolerations") or []) if isinstance(spec, Mapping) else None
     if seconds is None or not isinstance(tolerations, list) or not all(isinstance(one, dict) for one in tolerations):

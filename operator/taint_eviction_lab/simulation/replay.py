@@ -18,19 +18,10 @@ from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.calls import Parsing
 from taint_eviction_lab.simulation.cluster import Impossible
-from taint_eviction_lab.simulation.expectations import (
-    Happens,
-    IsScheduled,
-    NotEvicted,
-    PodTimeline,
-    Verdict,
-    histories_of,
-    judge,
-)
+from taint_eviction_lab.simulation.expectations import PodTimeline, Verdict, histories_of, judge, judge_breaker
 from taint_eviction_lab.simulation.process import no_reporters
 from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
-from taint_eviction_lab.simulation.suspension_expectations import judge_breaker
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
@@ -153,7 +144,7 @@ class _Replay:
                 continue
             await sleep_until(step.at)
             try:
-                await self._stage.perform(step)
+                await step.perform(self._stage)
             except Impossible as why:
                 if self._leaves_out:
                     self._timeline.add(TimelineEntry(virtual_now(), What.LEFT_OUT, step.text, why=str(why)))
@@ -170,18 +161,9 @@ class _Replay:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _expected_seconds(self) -> list[float]:
-        breaker = self._scenario.breaker
-        instants = () if breaker is None else (*(breaker.opened or ()), *(breaker.closed or ()))
-        seconds = [instant.at + instant.within_seconds for instant in instants]
-        for claim in (claim for expectation in self._scenario.expectations for claim in expectation.claims):
-            match claim:
-                case Happens():
-                    seconds += [instant.at + instant.within_seconds for instant in claim.instants]
-                case IsScheduled():
-                    seconds += [scheduling.due.at + scheduling.due.within_seconds for scheduling in claim.schedulings]
-                case NotEvicted():
-                    seconds.append(claim.since)
-        return seconds
+        claims = [claim for expectation in self._scenario.expectations for claim in expectation.claims]
+        breaker = () if self._scenario.breaker is None else self._scenario.breaker.runs_until()
+        return [*breaker, *(seconds for claim in claims for seconds in claim.runs_until())]
 
     def _end_of(self, key: NamespacedName) -> tuple[str, str, tuple[int | None, ...]]:
         pod = self._stage.cluster.pod(key)

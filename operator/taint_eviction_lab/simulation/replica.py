@@ -18,6 +18,8 @@ from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import HostClock, virtual_now
 from taint_eviction_lab.simulation.watches import Streams
 
+# The number of the replica that is the model of the built-in controller; all others count from 1.
+BUILT_IN = -1
 # How much longer calls of each further replica are under way, in one direction.
 _FURTHER_SECONDS = 0.001
 

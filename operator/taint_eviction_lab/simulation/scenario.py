@@ -10,18 +10,15 @@ from pathlib import PurePath
 from typing import Any
 
 from fake_apiserver.node_lifecycle import NodeLifecycleSettings
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.files.marked_yaml import Malformed, Marked, load
 from taint_eviction.settings import Settings
 from taint_eviction_lab.built_in.version import BuiltIn
-from taint_eviction_lab.simulation.action_file import ACTIONS, OLD_ACTIONS
-from taint_eviction_lab.simulation.actions import BUILT_IN, ScenarioStep
-from taint_eviction_lab.simulation.expectation_file import ExpectationReading
-from taint_eviction_lab.simulation.expectations import Expectation
+from taint_eviction_lab.simulation.actions import ACTIONS, OLD_ACTIONS, ScenarioStep
+from taint_eviction_lab.simulation.expectations import BreakerExpectation, Expectation, read_expectations
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.settings_file import SettingsReading
-from taint_eviction_lab.simulation.suspension_expectations import BreakerExpectation
-from taint_eviction_lab.simulation.virtual_clock import RIGHT_CLOCKS, ClockSettings
+from taint_eviction_lab.simulation.virtual_clock import RIGHT_CLOCKS, ClockSettings, server_time
 
 GIVEN = ("nodes", "pods", "budgets", "controlState")
 # How controlState was called before 0.3.
@@ -68,13 +65,12 @@ def read_scenario(text: str, file: str) -> Scenario:
     """Read a scenario; ``file`` names it in problems. Raise ``Malformed`` with everything that is wrong."""
     reading = _ScenarioReading(file)
     scenario = reading.scenario(load(text, file))
-    reading.check_names()
     if reading.problems:
         raise Malformed(reading.problems)
     return scenario
 
 
-class _ScenarioReading(SettingsReading, ExpectationReading):
+class _ScenarioReading(SettingsReading):
     def scenario(self, at: Marked) -> Scenario:
         top = self.fields(at, _TOP, "a scenario")
         if isinstance(at.value, dict):
@@ -86,15 +82,14 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
         until = self.seconds(top["until"], "until", 0.0) if "until" in top else None
         if until is not None and steps and steps[-1].at > until:
             self.problem(top["until"].line, f"until {until:g} comes before the last step, at {steps[-1].at:g}")
-        named = [(number, line) for number, line in self.replicas_named if number != BUILT_IN]
-        self._check_numbers("replica", named, settings.replicas or 1)
-        if settings.built_in is None:
-            for line in sorted({line for number, line in self.replicas_named if number == BUILT_IN}):
-                self.problem(line, "there is no built-in controller: settings lack 'builtIn'")
-        self._check_numbers("API server", self.servers_named, settings.clocks.api_servers)
         nodes = self._unique([(item, self.nodes(item)) for item in self.items(given.get("nodes"), "nodes")])
         pods = self._unique([(item, self.pods(item)) for item in self.items(given.get("pods"), "pods")])
-        budgets = self._unique([(item, self._budgets(item)) for item in self.items(given.get("budgets"), "budgets")])
+        budgets = self._unique(
+            [(item, self._given_budgets(item)) for item in self.items(given.get("budgets"), "budgets")]
+        )
+        expectations = read_expectations(self, top["expect"]) if "expect" in top else []
+        breaker, control_state = BreakerExpectation.read(self, top.get("expect")), self._given_control_state(given)
+        self.check_used(settings.replicas or 1, settings.clocks.api_servers, settings.built_in is not None)
         return Scenario(
             file=self.file,
             name=self.text(top["name"], "name") if "name" in top else PurePath(self.file).stem,
@@ -102,33 +97,44 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
             nodes=nodes,
             pods=pods,
             steps=steps,
-            expectations=tuple(self.expectations(top["expect"])) if "expect" in top else (),
+            expectations=tuple(expectations),
             settings=settings.settings,
             default_toleration_seconds=settings.default_toleration_seconds,
             ready_seconds=settings.ready_seconds,
             until=until,
             replicas=settings.replicas,
             budgets=budgets,
-            control_state=self._given_control_state(given),
-            breaker=self.breaker_expectation(top.get("expect")),
+            control_state=control_state,
+            breaker=breaker,
             clocks=settings.clocks,
             node_lifecycle=settings.node_lifecycle,
             built_in=settings.built_in,
         )
-
-    def _check_numbers(self, what: str, named: list[tuple[int, int]], there_are: int) -> None:
-        for number, line in named:
-            if number > there_are:
-                self.problem(line, f"there is no {what} {number}: settings say {there_are}")
 
     def _given_control_state(self, given: dict[str, Marked]) -> ControlState | None:
         old = given.get(_OLD_CONTROL_STATE)
         at = given.get("controlState", old)
         if old is not None and at is not old:
             self.problem(old.line, f"{_OLD_CONTROL_STATE!r} is the old name of 'controlState': keep one of them")
-        return None if at is None else self.control_state(at)
+        return None if at is None else self._control_state(at)
 
-    def _budgets(self, at: Marked) -> list[JsonObject]:
+    def _control_state(self, at: Marked) -> ControlState:
+        """Read the content of the ConfigMap."""
+        fields = self.fields(at, ("pause", "nodes", "namespaces", "breaker"), "controlState")
+        whole = Pause() if "pause" in fields and self.boolean(fields["pause"], "pause") else None
+        nodes = {self.use_node(item): Pause() for item in self.items(fields.get("nodes"), "nodes")}
+        names = [self.text(item, "a namespace") for item in self.items(fields.get("namespaces"), "namespaces")]
+        latch = self._latch(fields["breaker"]) if "breaker" in fields else None
+        return ControlState(whole, nodes, dict.fromkeys(names, Pause()), latch)
+
+    def _latch(self, at: Marked) -> Latch:
+        fields = self.fields(at, ("openSince", "controller"), "breaker")
+        self.only(fields, ("openSince",), at.line, "breaker")
+        since = self.seconds(fields["openSince"], "openSince") if "openSince" in fields else 0.0
+        controller = self.text(fields["controller"], "controller") if "controller" in fields else ""
+        return Latch(server_time(since), "given", controller=controller)
+
+    def _given_budgets(self, at: Marked) -> list[JsonObject]:
         budget = self.budget(at)
         return [] if budget is None else [budget]
 
@@ -167,7 +173,7 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
         if len(keywords) != 1:
             return None
         keyword, value = keywords[0], fields[keywords[0]]
-        action = self.action(keyword, value)
+        action = ACTIONS[OLD_ACTIONS.get(keyword, keyword)](self, value)
         return (
             None
             if action is None

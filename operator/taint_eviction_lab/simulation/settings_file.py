@@ -11,7 +11,8 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.settings import AdoptionSettings, Settings
 from taint_eviction_lab.built_in.version import BuiltIn, read_version
-from taint_eviction_lab.simulation.lifecycle_file import LifecycleReading
+from taint_eviction_lab.simulation.actions import read_rules
+from taint_eviction_lab.simulation.object_file import ObjectReading
 from taint_eviction_lab.simulation.virtual_clock import ClockSettings
 
 # Setting → field, for each part of the settings.
@@ -44,6 +45,9 @@ SETTINGS = frozenset(
         *(f"{name}{scope}" for name in (_RATE, _BURST, _AT_ONCE) for scope in _LIMITS.values()),
     }
 )
+_LIFECYCLE_SPANS = {"gracePeriod": "grace_period_seconds", "period": "period_seconds", "renewal": "renew_seconds"}
+LIFECYCLE_SETTINGS = frozenset({*_LIFECYCLE_SPANS, "largeZone"})
+_LEAST_SECONDS = 0.1
 _BREAKER_SPANS = {"window": "window_seconds", "settle": "settle_seconds", "listWait": "list_wait_seconds"}
 BREAKER_SETTINGS = frozenset(
     {
@@ -87,7 +91,7 @@ class ScenarioSettings:
     built_in: BuiltIn | None = None
 
 
-class SettingsReading(LifecycleReading):
+class SettingsReading(ObjectReading):
     """Reads settings."""
 
     def settings(self, at: Marked) -> ScenarioSettings:
@@ -101,10 +105,22 @@ class SettingsReading(LifecycleReading):
             admission = None if value.value is None else self.whole_number(value, "defaultTolerationSeconds", 0)
         ready_seconds = self.seconds(fields["readyAfter"], "readyAfter", 0.0) if "readyAfter" in fields else 0.0
         replicas = self.whole_number(fields["replicas"], "replicas", 1) if "replicas" in fields else None
-        lifecycle = self.node_lifecycle(fields["nodeLifecycle"]) if "nodeLifecycle" in fields else None
+        lifecycle = self._node_lifecycle(fields["nodeLifecycle"]) if "nodeLifecycle" in fields else None
         built_in = self._built_in(fields["builtIn"]) if "builtIn" in fields else None
         clocks = self._clocks(fields)
         return ScenarioSettings(settings, admission, ready_seconds, replicas, clocks, lifecycle, built_in)
+
+    def _node_lifecycle(self, at: Marked) -> NodeLifecycleSettings:
+        """Read ``nodeLifecycle``: a scenario with this key has a node lifecycle controller."""
+        fields = self.fields(at, LIFECYCLE_SETTINGS, "nodeLifecycle")
+        changes: dict[str, Any] = {
+            own: self.seconds(fields[name], name, _LEAST_SECONDS)
+            for name, own in _LIFECYCLE_SPANS.items()
+            if name in fields
+        }
+        if "largeZone" in fields:
+            changes["large_zone"] = self.whole_number(fields["largeZone"], "largeZone", 0)
+        return NodeLifecycleSettings(**changes)
 
     def _built_in(self, at: Marked) -> BuiltIn | None:
         """Read ``builtIn``: a version, or ``version`` and ``alone``."""
@@ -186,7 +202,7 @@ class SettingsReading(LifecycleReading):
             seconds = self.seconds(fields["backgroundTimeout"], "backgroundTimeout", 0.0)
             changes["background_timeout_seconds"] = seconds
         if "policy" in fields:
-            changes["rules"] = self.rules(fields["policy"])
+            changes["rules"] = read_rules(self, fields["policy"])
         return EvictionPolicy(**changes)
 
     def _limit(self, fields: Fields, scope: str) -> Limit:

@@ -1,43 +1,30 @@
-"""The stage of a replay: the simulated world with its controllers, and what each action does to it.
+"""The stage of a replay: the simulated world with its controllers. ``actions`` are what happens to it."""
 
-Every write of a step happens at one instant, as one write of one client.
-"""
-
-import dataclasses
 from collections.abc import Callable, Iterable
-from typing import assert_never
 
 from fake_apiserver.node_lifecycle import NodeLifecycleSettings
-from fake_apiserver.status import StatusError
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
 from taint_eviction_lab.built_in.version import BuiltIn
-from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube
-from taint_eviction_lab.simulation import lifecycle_actions as let
 from taint_eviction_lab.simulation.audit import Auditor, unaudited
 from taint_eviction_lab.simulation.calls import Network, Parsing, World
-from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster
+from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster, create_budget
 from taint_eviction_lab.simulation.control_state import SimulatedControlState
-from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind, Picked
+from taint_eviction_lab.simulation.faults import CallFaults
 from taint_eviction_lab.simulation.lease import SimulatedLease
-from taint_eviction_lab.simulation.lifecycle_steps import change_lifecycle
-from taint_eviction_lab.simulation.node_steps import change_node, change_taints, create_node
-from taint_eviction_lab.simulation.pod_steps import change_pods, create_pod, write_pod
+from taint_eviction_lab.simulation.node_steps import create_node
+from taint_eviction_lab.simulation.pod_steps import create_pod
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.process import SimulatedGate, no_reporters
-from taint_eviction_lab.simulation.replica import SimulatedReplica
-from taint_eviction_lab.simulation.suspension_actions import SuspensionAction
-from taint_eviction_lab.simulation.suspension_steps import change_suspension, create_budget
-from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
-from taint_eviction_lab.simulation.virtual_clock import (
-    RIGHT_CLOCKS,
-    ClockSettings,
-    ServerClocks,
-    virtual_now,
-)
+from taint_eviction_lab.simulation.replica import BUILT_IN, SimulatedReplica
+from taint_eviction_lab.simulation.timeline import Timeline
+from taint_eviction_lab.simulation.virtual_clock import RIGHT_CLOCKS, ClockSettings, ServerClocks
 from taint_eviction_lab.simulation.watches import Streams
+
+# The watches that an action may be about.
+WATCHES = ("all", "nodes", "pods")
 
 
 class ReplayStage:
@@ -133,8 +120,9 @@ class ReplayStage:
     def _all_replicas(self) -> list[SimulatedReplica]:
         return [*self.replicas, *(replica for replica in self.built_ins if replica not in self.replicas)]
 
-    def _replica(self, number: int) -> SimulatedReplica:
-        if number != do.BUILT_IN:
+    def replica(self, number: int) -> SimulatedReplica:
+        """Return a replica by its number; raise ``Impossible`` if there is no model of the built-in controller."""
+        if number != BUILT_IN:
             return self.replicas[number - 1]
         if not self.built_ins:
             raise Impossible("the settings of this scenario lack 'builtIn'")
@@ -168,116 +156,8 @@ class ReplayStage:
             if pod["metadata"].get("finalizers"):
                 self.cluster.update("pods", kube.with_metadata(pod, finalizers=None))
 
-    # Actions
-
-    async def perform(self, step: do.ScenarioStep) -> None:
-        """Perform the step; raise ``Impossible`` if that is impossible now."""
-        self.timeline.add(TimelineEntry(virtual_now(), What.STEP, step.text))
-        match action := step.action:
-            case do.Restart():
-                await self._replica(action.replica).restart(action.after_seconds, action.adopts, action.gracefully)
-            case do.Freeze():
-                self._replica(action.replica).freeze(action.for_seconds)
-            case do.Partition():
-                self._replica(action.replica).partition(action.for_seconds, action.late_seconds)
-            case let.RestartLifecycle() if self.built_ins:
-                await self._restart_kube_controller_manager(action)
-            case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
-                self._disturb_watches(action)
-            case (
-                do.DisturbCalls()
-                | do.Outage()
-                | do.Lead()
-                | do.StepHostClock()
-                | do.StepServerClock()
-                | do.StopServer()
-            ):
-                self._disturb(action)
-            case _:
-                try:
-                    self._change_cluster(action)
-                except StatusError as refusal:
-                    raise Impossible(refusal.message) from refusal
-
-    async def _restart_kube_controller_manager(self, action: let.RestartLifecycle) -> None:
-        """Restart what runs in kube-controller-manager: the node lifecycle controller and the built-in controller."""
-        for replica in self.built_ins:
-            await replica.restart(action.after_seconds)
-        if self.cluster.node_lifecycle is not None:
-            change_lifecycle(self.cluster, action)
-
-    def _change_cluster(self, action: do.ClusterAction | let.LifecycleAction | SuspensionAction) -> None:
-        match action:
-            case do.AddTaints() | do.RemoveTaints() | do.SetTaints():
-                change_taints(self.cluster, action)
-            case (
-                do.WriteNode()
-                | do.SetReady()
-                | do.CreateNode()
-                | do.DeleteNode()
-                | do.RecreateNode()
-                | do.FreezeKubelet()
-            ):
-                change_node(self.cluster, action)
-            case do.CreatePods() | do.DeletePod() | do.RecreatePod() | do.BindPod():
-                change_pods(self.cluster, action)
-            case (
-                do.ChangeTolerations()
-                | do.FinishPod()
-                | do.RemoveFinalizers()
-                | do.ResetCondition()
-                | do.SetHold()
-                | do.Annotate()
-            ):
-                write_pod(self.cluster, action)
-            case let.SilenceKubelets() | let.HearKubelets() | let.ShutDown() | let.RestartLifecycle():
-                change_lifecycle(self.cluster, action)
-            case _:
-                change_suspension(action, self.cluster, self.control_state, self.replicas)
-
-    def _streams(self, watches: do.Watches) -> list[Streams]:
-        replicas = self._all_replicas if watches.replica is None else [self._replica(watches.replica)]
-        nodes = [replica.nodes for replica in replicas] if watches.nodes else []
-        return nodes + ([replica.pods for replica in replicas] if watches.pods else [])
-
-    def _disturb_watches(
-        self, action: do.LagWatches | do.CutWatches | do.LoseEvents | do.RepeatEvents | do.RelistWatches
-    ) -> None:
-        for streams in self._streams(action.watches):
-            match action:
-                case do.LagWatches():
-                    streams.lag(action.by_seconds)
-                case do.CutWatches():
-                    streams.cut(action.for_seconds)
-                case do.LoseEvents():
-                    streams.lose(action.for_seconds)
-                case do.RepeatEvents():
-                    streams.repeat(action.for_seconds)
-                case do.RelistWatches():
-                    streams.relist()
-                case _:
-                    assert_never(action)
-
-    def _disturb(
-        self,
-        action: do.DisturbCalls | do.Outage | do.Lead | do.StepHostClock | do.StepServerClock | do.StopServer,
-    ) -> None:
-        match action:
-            case do.DisturbCalls():
-                until = None if action.for_seconds is None else virtual_now() + action.for_seconds
-                self.faults.add(dataclasses.replace(action.picked, until=until), action.fault)
-            case do.Outage():
-                away = Picked(frozenset(CallKind), until=virtual_now() + action.for_seconds)
-                self.faults.add(away, CallFault(fails=True))
-                for streams in self._streams(do.Watches(nodes=True, pods=True)):
-                    streams.cut(action.for_seconds)
-            case do.Lead():
-                self.gate.lead(action.leading)
-            case do.StepHostClock():
-                self._replica(action.replica).host.step(action.seconds)
-            case do.StepServerClock():
-                self.cluster.clocks.step(action.seconds, action.server)
-            case do.StopServer():
-                self.cluster.clocks.stop(action.server, action.for_seconds)
-            case _:
-                assert_never(action)
+    def streams(self, watch: str = "all", replica: int | None = None) -> list[Streams]:
+        """Return the watches of these objects (``WATCHES``), of one replica or (None) of all."""
+        replicas = self._all_replicas if replica is None else [self.replica(replica)]
+        nodes = [] if watch == "pods" else [each.nodes for each in replicas]
+        return nodes + ([] if watch == "nodes" else [each.pods for each in replicas])

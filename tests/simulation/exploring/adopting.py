@@ -27,10 +27,10 @@ from tests.simulation.exploring.truth import (
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction_lab.simulation import actions as do
-from taint_eviction_lab.simulation import suspension_actions as suspend
+from taint_eviction_lab.simulation.actions import RestartLifecycle
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.lifecycle_actions import RestartLifecycle
+from taint_eviction_lab.simulation.replica import BUILT_IN
 from taint_eviction_lab.simulation.scenario import Scenario
 
 # Calls that adoption does not need.
@@ -66,8 +66,8 @@ def _disturbs(action: do.Action) -> bool:
         case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
             return True
         case do.Restart(replica=replica):
-            return replica != do.BUILT_IN
-        case suspend.HandBack() | suspend.Scribble() | suspend.LoseControlState() | RestartLifecycle():
+            return replica != BUILT_IN
+        case do.HandBack() | do.Scribble() | do.LoseControlState() | RestartLifecycle():
             return True
         case do.Freeze() | do.Partition() | do.Outage() | do.Lead() | do.StepHostClock() | do.StepServerClock():
             return True

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction_lab.simulation import actions as do
-from taint_eviction_lab.simulation import suspension_actions as suspend
 from taint_eviction_lab.simulation.faults import CallFault, CallKind
 from taint_eviction_lab.simulation.scenario import Scenario
 
@@ -63,9 +62,9 @@ class Disturbances:
         self.watched = not any(_cuts_off_nodes(action) for action in actions)
         lags = [action for action in actions if isinstance(action, do.LagWatches)]
         frozen_seconds = max((action.for_seconds for action in actions if isinstance(action, do.Freeze)), default=0.0)
-        of_nodes = (lag.by_seconds for lag in lags if lag.watches.nodes)
+        of_nodes = (lag.by_seconds for lag in lags if lag.watch != "pods")
         self.behind_seconds = frozen_seconds + max(of_nodes, default=0.0)
-        of_pods = (lag.by_seconds for lag in lags if lag.watches.pods)
+        of_pods = (lag.by_seconds for lag in lags if lag.watch != "nodes")
         self.pods_behind_seconds = frozen_seconds + max(of_pods, default=0.0)
         calls = [action.fault.delay_seconds for action in actions if isinstance(action, do.DisturbCalls)]
         half_open = [action.late_seconds or 0.0 for action in actions if isinstance(action, do.Partition)]
@@ -104,9 +103,9 @@ class Disturbances:
                 return step.at + after + waits + self._starts_seconds
             case do.DisturbCalls() as calls:
                 return self._over_for(calls, step.at, pod, node)
-            case do.LagWatches(by_seconds=seconds, watches=do.Watches(pods=False)):
+            case do.LagWatches(by_seconds=seconds, watch="nodes"):
                 return math.inf if seconds > _FARTHEST_BEHIND_SECONDS else -math.inf
-            case do.CutWatches(for_seconds=seconds, watches=do.Watches(pods=False)) if seconds <= _SHORT_CUT_SECONDS:
+            case do.CutWatches(for_seconds=seconds, watch="nodes") if seconds <= _SHORT_CUT_SECONDS:
                 return step.at + seconds + _WATCHED_AGAIN_SECONDS
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 return math.inf
@@ -195,8 +194,8 @@ def _cuts_off_nodes(action: do.Action) -> bool:
     match action:
         case do.DisturbCalls(picked=picked):
             return bool(picked.calls & {CallKind.WATCH_NODES, CallKind.LIST_NODES})
-        case do.CutWatches(watches=watches) | do.LoseEvents(watches=watches) | do.RelistWatches(watches=watches):
-            return watches.nodes
+        case do.CutWatches(watch=watch) | do.LoseEvents(watch=watch) | do.RelistWatches(watch=watch):
+            return watch != "pods"
         case do.Outage() | do.Partition() | do.Freeze():
             return True
     return False
@@ -205,6 +204,6 @@ def _cuts_off_nodes(action: do.Action) -> bool:
 def holds_back(scenario: Scenario) -> bool:
     """Return whether anything may hold evictions back for a time that is not known beforehand."""
     policy, default = scenario.settings.policy, EvictionPolicy()
-    steps = (suspend.PauseEvictions, suspend.Scribble, suspend.ChangePolicy)
+    steps = (do.PauseEvictions, do.Scribble, do.ChangePolicy)
     pauses = scenario.control_state is not None or any(isinstance(step.action, steps) for step in scenario.steps)
     return policy != default or scenario.settings.breaker.enabled or pauses

@@ -19,7 +19,6 @@ from tests.simulation.exploring.seen import BrokenRule
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction_lab.simulation import actions as do
-from taint_eviction_lab.simulation import suspension_actions as suspend
 from taint_eviction_lab.simulation.audit import Trace
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.replay import sleep_until
@@ -201,7 +200,7 @@ class _Playing:
             await sleep_until(step.at)
             self._note_ends()
             try:
-                await self._stage.perform(step)
+                await step.perform(self._stage)
             except Impossible as why:
                 self._timeline.add(TimelineEntry(virtual_now(), What.STEP, f"{LEFT_OUT}{why}"))
             self._note_ends()
@@ -215,12 +214,12 @@ class _Playing:
 
 def note_hold(action: do.Action, stage: ReplayStage, oracle: ExplorationOracle) -> None:
     """Tell the oracle what a step holds back or releases, and which process it freezes."""
-    if isinstance(action, suspend.Scribble):
+    if isinstance(action, do.Scribble):
         oracle.suspension.check_scribble(action.key, action.value, virtual_now())
     oracle.suspension.evaluate(virtual_now())
     if isinstance(action, do.Restart) and action.adopts is not None:
         oracle.adoption.restart(action.replica, action.adopts)
-    if isinstance(action, suspend.ChangePolicy):
+    if isinstance(action, do.ChangePolicy):
         oracle.change_rules(action.rules, virtual_now())
     if isinstance(action, do.Freeze) and (process := stage.replicas[action.replica - 1].process) is not None:
         oracle.suspension.hindered(process.name, virtual_now() + action.for_seconds)

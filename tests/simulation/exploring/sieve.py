@@ -24,10 +24,10 @@ from tests.simulation.exploring.playing import note_hold, silenced
 from tests.simulation.exploring.truth import due_at
 
 from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation.actions import RestartLifecycle, ShutDown
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.lifecycle_actions import RestartLifecycle, ShutDown
 from taint_eviction_lab.simulation.recorder import RecordedChange
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
@@ -274,7 +274,7 @@ class _Sieved:
                 if isinstance(step.action, do.Restart):
                     self._oracle.restarted_at = virtual_now()
                 try:
-                    await self._stage.perform(step)
+                    await step.perform(self._stage)
                     note_hold(step.action, self._stage, self._oracle)
                 except Impossible as why:
                     self._timeline.add(TimelineEntry(virtual_now(), What.STEP, f"left out: {why}"))
