@@ -20,8 +20,9 @@ RUN python -m venv --without-pip /opt/taint-eviction
 COPY requirements.lock ./
 RUN pip --python /opt/taint-eviction install --require-hashes --no-deps --only-binary=:all: --no-compile --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
-# The controller alone: no laboratory, no fake API server.
+# The controller, and the verbs for people who have a cluster but no Python: no laboratory, no fake API server.
 COPY operator/taint_eviction ./operator/taint_eviction
+COPY operator/taint_eviction_ctl ./operator/taint_eviction_ctl
 RUN pip --python /opt/taint-eviction install --no-deps --no-index --no-build-isolation --no-compile .
 # It has built the line above (its version is locked like all others) and has nothing to do at run time.
 RUN pip --python /opt/taint-eviction uninstall --yes setuptools

@@ -22,15 +22,15 @@ from taint_eviction.adapters.readings import readings_of
 from taint_eviction.adapters.reporters import LeaderReporter, MetricsReporter
 from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
-from taint_eviction.cli.breaker_views import breaker_lines
-from taint_eviction.cli.explain import explanation_lines
-from taint_eviction.cli.history import history_lines
-from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.events import Event
 from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
+from taint_eviction_ctl.cli.breaker_views import breaker_lines
+from taint_eviction_ctl.cli.explain import explanation_lines
+from taint_eviction_ctl.cli.history import history_lines
+from taint_eviction_ctl.cli.status_views import status_lines
 from taint_eviction_lab.simulation.process import ControllerProcess
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario

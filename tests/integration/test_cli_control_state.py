@@ -310,7 +310,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], l
                 meanwhile()
             return len(questions) == 1
 
-        monkeypatch.setattr("taint_eviction.cli.releasing._is_asked", lambda: True)
+        monkeypatch.setattr("taint_eviction_ctl.cli.releasing._is_asked", lambda: True)
         monkeypatch.setattr("click.confirm", confirm)
         return questions
 

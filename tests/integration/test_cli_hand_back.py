@@ -31,9 +31,9 @@ UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "e
 @pytest.fixture(autouse=True)
 def replicas_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits for a replica that does not know of the order yet, and for a dead leader's requests."""
-    monkeypatch.setattr("taint_eviction.cli.hand_back._READ_SECONDS", 0.2)
-    monkeypatch.setattr("taint_eviction.cli.hand_back._ASK_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr("taint_eviction.cli.hand_back.LATE_WRITE_SECONDS", 0.3)
+    monkeypatch.setattr("taint_eviction_ctl.cli.hand_back._READ_SECONDS", 0.2)
+    monkeypatch.setattr("taint_eviction_ctl.cli.hand_back._ASK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("taint_eviction_ctl.cli.hand_back.LATE_WRITE_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -136,8 +136,8 @@ def may_patch_pods(at: ClientStage, monkeypatch: pytest.MonkeyPatch, *answers: b
         asked.append(user)
         return answers[min(len(asked), len(answers)) - 1]
 
-    monkeypatch.setattr("taint_eviction.adapters.adoption_right.allowed", allowed)
-    monkeypatch.setattr("taint_eviction.adapters.adoption_right._ASK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("taint_eviction_ctl.installation.adoption_right.allowed", allowed)
+    monkeypatch.setattr("taint_eviction_ctl.installation.adoption_right._ASK_AGAIN_SECONDS", 0.01)
     return asked
 
 

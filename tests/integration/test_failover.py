@@ -15,7 +15,7 @@ from tests.stage.processes import CommandResult, invoked
 from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, node_object
-from taint_eviction.failover import cluster as failover_cluster
+from taint_eviction_ctl.failover import cluster as failover_cluster
 
 OUT_OF_SERVICE = "kubectl taint nodes n1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 LONG_AGO = "2026-01-01T00:00:00"

@@ -15,9 +15,9 @@ from tests.stage.processes import CommandResult, invoked
 from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, pod_object
-from taint_eviction.cli import releasing
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.settings import ElectionSettings
+from taint_eviction_ctl.cli import releasing
 
 LEASE = ElectionSettings()
 NAME = LEASE.lease_name

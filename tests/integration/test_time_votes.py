@@ -16,10 +16,10 @@ from fake_apiserver import ApiServer, WallClock
 from fake_apiserver.kubeconfig import kubeconfig
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.credentials import Connection, with_kubeconfig
-from taint_eviction.adapters.installation import CheckResult, Installation, State
 from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.time_votes import learn_time
+from taint_eviction_ctl.installation.checks import CheckResult, Installation, State
 
 HOUR = 3600.0
 

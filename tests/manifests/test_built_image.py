@@ -160,11 +160,13 @@ def test_run_outside_a_cluster_exits_2(container: Container) -> None:
 
 
 def test_everything_that_is_imported_is_there(container: Container) -> None:
-    """Each module of the controller and Kopf can be imported, and so can the models of metadata that Kopf knows."""
+    """Each module of controller, verbs and Kopf can be imported, and so can the models of metadata that Kopf knows."""
     script = (
-        "import importlib, pkgutil, taint_eviction, kopf, kubernetes.aio.client, kubernetes.aio.config\n"
-        "for module in pkgutil.walk_packages(taint_eviction.__path__, 'taint_eviction.'):\n"
-        "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+        "import importlib, pkgutil, taint_eviction, taint_eviction_ctl, kopf\n"
+        "import kubernetes.aio.client, kubernetes.aio.config\n"
+        "for package in (taint_eviction, taint_eviction_ctl):\n"
+        "    for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):\n"
+        "        module.name.endswith('__main__') or importlib.import_module(module.name)\n"
         "from kopf._cogs.helpers.thirdparty import V1ObjectMetaSync\n"
         "assert V1ObjectMetaSync.__module__ == 'kubernetes.client.models.v1_object_meta'\n"
     )

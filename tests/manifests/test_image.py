@@ -244,10 +244,10 @@ def test_everything_is_compiled_and_never_compared_with_its_source(image: Path) 
         assert compiled.read_bytes()[4:8] == (0b01).to_bytes(4, "little"), module
 
 
-def test_the_image_holds_the_controller_alone(image: Path) -> None:
+def test_the_image_holds_the_controller_and_the_verbs(image: Path) -> None:
     """Neither the laboratory nor the fake API server is in it."""
     ours = {path.name for path in packages(image).iterdir()} & {path.name for path in (ROOT / "operator").iterdir()}
-    assert ours == {"taint_eviction"}
+    assert ours == {"taint_eviction", "taint_eviction_ctl"}
 
 
 @pytest.mark.parametrize("verb", ["demo", "replay"])

@@ -15,17 +15,17 @@ from fake_apiserver.status import StatusError
 from taint_eviction.adapters.adoption_patches import JsonPatch
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiAnswer, ApiRequest
-from taint_eviction.cli.control_state import Reached
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.ports import CallFailed, FailureReason
+from taint_eviction_ctl.cli.control_state import Reached
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.virtual_clock import server_time, virtual_now
 
-command = importlib.import_module("taint_eviction.cli.hand_back")
+command = importlib.import_module("taint_eviction_ctl.cli.hand_back")
 
 _FLAGS = {"prints": False, "yes": True, "reason": "", "confirm_timeout": 60.0}
 _LEASE = {"lease_namespace": "kube-system", "lease_name": "taint-eviction-controller"}

@@ -6,14 +6,14 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from taint_eviction.cli.plan import plan as command
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
-from taint_eviction.planning.changes import Changes, apply_changes
-from taint_eviction.planning.files import read_files
-from taint_eviction.planning.inventory import Inventory
-from taint_eviction.planning.plan import Plan, make_plan
+from taint_eviction_ctl.cli.plan import plan as command
+from taint_eviction_ctl.planning.changes import Changes, apply_changes
+from taint_eviction_ctl.planning.files import read_files
+from taint_eviction_ctl.planning.inventory import Inventory
+from taint_eviction_ctl.planning.plan import Plan, make_plan
 
 SHOP = "tests/planning/data/shop.json"
 # Noon of the day on which the shop's objects were written.

@@ -15,9 +15,9 @@ from taint_eviction.core.events import Done
 from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import UNREACHABLE, Readiness
-from taint_eviction.picture.page import render_page
-from taint_eviction.picture.scene import Kind
 from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction_ctl.picture.page import render_page
+from taint_eviction_ctl.picture.scene import Kind
 from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record

@@ -24,8 +24,8 @@ from taint_eviction.core.events import (
 )
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
-from taint_eviction.picture.scene import Kind
 from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction_ctl.picture.scene import Kind
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record
 

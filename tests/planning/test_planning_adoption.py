@@ -8,10 +8,10 @@ import pytest
 from tests.planning.shop import JsonObject, inventory_of, node, planned, pod, run, tolerates
 
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.planning.adoption import add_adoption
-from taint_eviction.planning.changes import Changes, read_taint
-from taint_eviction.planning.holding import holders
-from taint_eviction.planning.plan import Plan
+from taint_eviction_ctl.planning.adoption import add_adoption
+from taint_eviction_ctl.planning.changes import Changes, read_taint
+from taint_eviction_ctl.planning.holding import holders
+from taint_eviction_ctl.planning.plan import Plan
 
 OLD = "2026-02-01T00:00:00Z"
 TAINT = "node-1=maintenance:NoExecute"

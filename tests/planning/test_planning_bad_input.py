@@ -8,8 +8,8 @@ import pytest
 import yaml
 from tests.planning.shop import JsonObject, budget, node, pod, run
 
-from taint_eviction.planning.files import read_files
-from taint_eviction.planning.inventory import Inventory
+from taint_eviction_ctl.planning.files import read_files
+from taint_eviction_ctl.planning.inventory import Inventory
 
 NODE = node("node-1", "k=v:NoExecute")
 TAINT_FORM = "a taint is written {key: maintenance, value: now, effect: NoExecute}"

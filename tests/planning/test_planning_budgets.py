@@ -3,10 +3,10 @@
 import pytest
 from tests.planning.shop import JsonObject, budget, inventory_of, node, planned, pod, tolerates
 
-from taint_eviction.core.disruption_budgets import scaled
 from taint_eviction.core.label_selectors import chooses, parse_selector
 from taint_eviction.core.policy import EvictionMode
-from taint_eviction.planning.plan import Plan
+from taint_eviction_ctl.planning.disruption_budgets import scaled
+from taint_eviction_ctl.planning.plan import Plan
 
 WEB = {"matchLabels": {"app": "web"}}
 TAINTED = node("node-1", "k=v:NoExecute")

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from tests.planning.shop import SHOP, node, pod, tolerates
 
-from taint_eviction.planning import json_stream, yaml_stream
-from taint_eviction.planning.files import read_files
-from taint_eviction.planning.inventory import Inventory
+from taint_eviction_ctl.planning import json_stream, yaml_stream
+from taint_eviction_ctl.planning.files import read_files
+from taint_eviction_ctl.planning.inventory import Inventory
 
 OBJECTS = [
     node("node-1", "k=v:NoExecute"),

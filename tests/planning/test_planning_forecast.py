@@ -4,7 +4,7 @@ import pytest
 from tests.planning.shop import NOON, inventory_of, node, planned, pod, tolerates
 
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.planning.changes import (
+from taint_eviction_ctl.planning.changes import (
     Changes,
     WrongChange,
     read_selector,
@@ -12,8 +12,8 @@ from taint_eviction.planning.changes import (
     read_tolerating,
     read_untaint,
 )
-from taint_eviction.planning.plan import Plan
-from taint_eviction.planning.wording import summary, why
+from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.wording import summary, why
 
 TAINTED = Changes(taints=(read_taint("node-1=maintenance=now:NoExecute"),))
 

@@ -9,7 +9,7 @@ from tests.planning.shop import NOON_TEXT, budget, inventory_of, node, planned, 
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, PolicyRule
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, STARTS_NO_EVICTION
-from taint_eviction.planning.document import plan_document
+from taint_eviction_ctl.planning.document import plan_document
 
 OFF = "node.kubernetes.io/out-of-service"
 

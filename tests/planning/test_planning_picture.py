@@ -10,9 +10,9 @@ import pytest
 from tests.planning.browser import CHROMEDRIVER, CHROMIUM, Browser, browser
 from tests.planning.shop import NOON_TEXT, SHOP, inventory_of, node, planned, pod, run, tolerates
 
-from taint_eviction.picture.of_plan import picture_of_plan
-from taint_eviction.picture.page import render_page
-from taint_eviction.planning.changes import Changes, read_taint
+from taint_eviction_ctl.picture.of_plan import picture_of_plan
+from taint_eviction_ctl.picture.page import render_page
+from taint_eviction_ctl.planning.changes import Changes, read_taint
 from taint_eviction_lab.picture.of_demo import picture_of_demo
 from taint_eviction_lab.picture.of_replay import picture_of_replay
 from taint_eviction_lab.simulation.demo import API, CACHE, DemoFact, Side

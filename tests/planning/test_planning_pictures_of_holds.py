@@ -13,8 +13,8 @@ from tests.planning.shop import NOON_TEXT, SHOP, budget, inventory_of, node, pla
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
-from taint_eviction.picture.of_plan import picture_of_plan
-from taint_eviction.picture.scene import Kind, Mark, Picture, PodRow
+from taint_eviction_ctl.picture.of_plan import picture_of_plan
+from taint_eviction_ctl.picture.scene import Kind, Mark, Picture, PodRow
 from taint_eviction_lab.picture.of_replay import picture_of_replay
 from taint_eviction_lab.picture.overdue import BREAKER, Holds
 from taint_eviction_lab.simulation.scenario import read_scenario

@@ -21,11 +21,11 @@ from tests.planning.shop import (
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
-from taint_eviction.picture.of_plan import picture_of_plan
-from taint_eviction.planning.changes import Changes
-from taint_eviction.planning.holding import holders, named
-from taint_eviction.planning.plan import Plan
-from taint_eviction.planning.wording import notes, summary, why
+from taint_eviction_ctl.picture.of_plan import picture_of_plan
+from taint_eviction_ctl.planning.changes import Changes
+from taint_eviction_ctl.planning.holding import holders, named
+from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.wording import notes, summary, why
 
 DELETE, EVICT, EVICT_THEN_DELETE = EvictionMode
 TAINTED = node("node-1", "k=v:NoExecute")

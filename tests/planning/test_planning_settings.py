@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from tests.planning.shop import NOON_TEXT, JsonObject, node, pod, run, tolerates
 
-from taint_eviction.cli.plan import plan as command
+from taint_eviction_ctl.cli.plan import plan as command
 
 LOST = "node.kubernetes.io/unreachable"
 HOLD = "taint-eviction/hold"

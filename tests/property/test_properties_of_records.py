@@ -14,7 +14,7 @@ from tests.property.outside import EPOCH, any_json, rngs, spoilt
 from tests.property.strategies import examples
 
 from taint_eviction.files.marked_yaml import Malformed
-from taint_eviction.picture.page import render_page
+from taint_eviction_ctl.picture.page import render_page
 from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record

@@ -14,11 +14,11 @@ from tests.unit.test_adapters_explanation_document import explained
 from tests.unit.test_adapters_status_document import fail, one_due, stage, status
 
 from taint_eviction.adapters.status_document import API_VERSION
-from taint_eviction.cli.asking import Unanswered, put
-from taint_eviction.cli.explain import explanation_lines
-from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction_ctl.cli.asking import Unanswered, put
+from taint_eviction_ctl.cli.explain import explanation_lines
+from taint_eviction_ctl.cli.status_views import status_lines
 
 
 def answers() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,12 +12,12 @@ from tests.unit.test_adapters_status_document import LEADER, STANDBY, Ticking, s
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.status_document import ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
-from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.decision import DecisionPolicy, StayReason
 from taint_eviction.core.events import Block, BlockReason, Done, Failed
 from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Readiness, Taint, Toleration
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
+from taint_eviction_ctl.cli.explain import explanation_lines
 
 NOT_READY = "node.kubernetes.io/not-ready"
 SINCE, LATER = format_rfc3339(EPOCH), format_rfc3339(EPOCH + 300)
@@ -38,7 +38,7 @@ def explained(on: Stage, process: ProcessState = LEADER, name: str = "shop/web-0
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch off the colours that click.style adds."""
-    monkeypatch.setattr("taint_eviction.cli.explain.click.style", lambda text, **_: text)
+    monkeypatch.setattr("taint_eviction_ctl.cli.explain.click.style", lambda text, **_: text)
 
 
 def lines(on: Stage, process: ProcessState = LEADER) -> list[str]:

@@ -22,7 +22,6 @@ from taint_eviction.adapters.status_document import (
 )
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.adapters.taints_and_tolerations import read_tolerations
-from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
@@ -30,6 +29,7 @@ from taint_eviction.core.events import Block, BlockReason, Failed
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import MARK_SECONDS, Adoption
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction_ctl.cli.status_views import status_lines
 
 LEADER = ProcessState("1.0", "host_uuid", True, LeaseSeen("kube-system", "lease", "host_uuid"), False, "")
 STANDBY = replace(LEADER, leading=False, lease=LeaseSeen("kube-system", "lease", ""))

@@ -6,8 +6,8 @@ import click
 import pytest
 from tests.unit.test_adapters_status_document import one_due, status
 
-from taint_eviction.cli.breaker_views import breaker_document, breaker_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy
+from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
 
 HEAD = ("apiVersion", "now", "version", "identity", "leading")
 

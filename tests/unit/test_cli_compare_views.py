@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from tests.unit.builders import EPOCH, ref
 
 from taint_eviction.adapters.comparisons import comparison_fields
-from taint_eviction.cli.compare import compare
-from taint_eviction.cli.compare_views import comparison_lines
 from taint_eviction.settings import ElectionSettings
 from taint_eviction.shadow.comparison import Comparison, ComparisonResult, DifferenceReason
 from taint_eviction.shadow.totals import ComparisonTotals
+from taint_eviction_ctl.cli.compare import compare
+from taint_eviction_ctl.cli.compare_views import comparison_lines
 
 DAY = 86400.0
 OVERLAY = Path(__file__).parents[2] / "manifests" / "overlays" / "dry-run" / "kustomization.yaml"

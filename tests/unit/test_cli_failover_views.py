@@ -5,9 +5,9 @@ from typing import Any
 import click
 import pytest
 
-from taint_eviction.cli import failover_views
-from taint_eviction.cli.failover_views import failover_lines, stuck_lines, terminating_line
-from taint_eviction.failover.cluster import Terminating
+from taint_eviction_ctl.cli import failover_views
+from taint_eviction_ctl.cli.failover_views import failover_lines, stuck_lines, terminating_line
+from taint_eviction_ctl.failover.cluster import Terminating
 
 COMMAND = "kubectl taint nodes ip-10-0-3-17.eu-central-1.compute.internal node.kubernetes.io/out-of-service=x:NoExecute"
 

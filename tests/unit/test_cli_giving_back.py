@@ -6,7 +6,7 @@ from typing import Any, cast
 from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
-from taint_eviction.cli.giving_back import list_marked
+from taint_eviction_ctl.cli.giving_back import list_marked
 
 
 def _pod(number: int) -> dict[str, Any]:

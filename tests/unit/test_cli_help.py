@@ -10,6 +10,9 @@ from click.testing import CliRunner, Result
 from taint_eviction.cli import cli
 from taint_eviction.cli.exit_codes import ExitCode
 
+LOADED_OF_OTHERS = (
+    "print({name.partition('.')[0] for name in sys.modules} & {'taint_eviction_ctl', 'taint_eviction_lab', 'rich'})"
+)
 HOW_TO_GET_IT = "`pip install .` in a clone of the repository installs it"
 
 
@@ -21,7 +24,7 @@ def command(*arguments: str, **environment: str) -> Result:
 @pytest.fixture
 def without_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the laboratory as absent as it is in the image."""
-    verb = EntryPoint("demo", "no_such_laboratory.demo:demo", "taint_eviction.verbs")
+    verb = EntryPoint("replay", "no_such_laboratory.replay:replay", "taint_eviction.verbs")
     monkeypatch.setattr("taint_eviction.cli.entry_points", lambda **_: [verb])
     monkeypatch.setattr("taint_eviction.cli._LABORATORY_PACKAGE", "no_such_laboratory")
 
@@ -71,12 +74,26 @@ def test_a_pipe_gets_no_colours() -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_run_imports_neither_tables_nor_the_laboratory() -> None:
-    """The controller starts without what only other verbs need."""
+def test_run_loads_no_verb() -> None:
+    """The controller starts without what people type, without the laboratory and without tables."""
     code = "import sys; from taint_eviction.cli import cli; cli(['run', '--help'], standalone_mode=False);"
-    code += "print([name for name in ('taint_eviction_lab', 'rich') if name in sys.modules])"
+    assert loads(code + LOADED_OF_OTHERS) == "set()"
+
+
+def test_the_controller_loads_no_verb() -> None:
+    """No module of the controller imports one of another package."""
+    code = (
+        "import importlib, pkgutil, sys, taint_eviction\n"
+        "for module in pkgutil.walk_packages(taint_eviction.__path__, 'taint_eviction.'):\n"
+        "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+    )
+    assert loads(code + LOADED_OF_OTHERS) == "set()"
+
+
+def loads(code: str) -> str:
+    """Run code in a new process; return the last line that it prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    return done.stdout.splitlines()[-1]
 
 
 def test_the_version_is_a_flag_as_well() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from taint_eviction.cli import history_reads
-from taint_eviction.cli.asking import Ask, Document, Unanswered
+from taint_eviction_ctl.cli import history_reads
+from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered
 
 FLAGS = {"server": None, "lease_name": "lease"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taint_eviction.cli.progress import Progress
+from taint_eviction_ctl.cli.progress import Progress
 
 
 class Hand:

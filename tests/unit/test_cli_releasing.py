@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 
-from taint_eviction.cli.asking import Ask
-from taint_eviction.cli.control_state import Reached
-from taint_eviction.cli.releasing import Going, count_going
 from taint_eviction.core.control_state import ControlState
+from taint_eviction_ctl.cli.asking import Ask
+from taint_eviction_ctl.cli.control_state import Reached
+from taint_eviction_ctl.cli.releasing import Going, count_going
 
 ROW = {"dueInSeconds": -5, "node": "n1", "namespace": "shop", "rule": None}
 
@@ -29,8 +29,8 @@ async def test_pods_of_a_node_out_of_service_leave_unless_the_breaker_holds_them
     def asking_leader(*_: object) -> Ask:
         return cast(Ask, None)
 
-    monkeypatch.setattr("taint_eviction.cli.releasing.whole_status", whole_status)
-    monkeypatch.setattr("taint_eviction.cli.releasing.asking_leader", asking_leader)
+    monkeypatch.setattr("taint_eviction_ctl.cli.releasing.whole_status", whole_status)
+    monkeypatch.setattr("taint_eviction_ctl.cli.releasing.asking_leader", asking_leader)
 
     class Anywhere:
         calls = where = None

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from taint_eviction.cli.asking import Document, Unanswered
-from taint_eviction.cli.status import whole_status
+from taint_eviction_ctl.cli.asking import Document, Unanswered
+from taint_eviction_ctl.cli.status import whole_status
 
 
 def page(*pods: str, more: str | None = None, identity: str = "a") -> Document:

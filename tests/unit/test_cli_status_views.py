@@ -9,20 +9,20 @@ from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerate
 from tests.unit.test_adapters_status_document import LEADER, SINCE, STANDBY, fail, one_due, stage, status
 
 from taint_eviction.adapters.status_document import ProcessState
-from taint_eviction.cli.status import screen
-from taint_eviction.cli.status_views import lost_lines, status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction_ctl.cli.status import screen
+from taint_eviction_ctl.cli.status_views import lost_lines, status_lines
 
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch off the colours."""
-    monkeypatch.setattr("taint_eviction.cli.status_views.click.style", lambda text, **_: text)
+    monkeypatch.setattr("taint_eviction_ctl.cli.status_views.click.style", lambda text, **_: text)
     for name in ("_bold", "_good", "_bad", "_doubtful"):
-        monkeypatch.setattr(f"taint_eviction.cli.status_views.{name}", str)
+        monkeypatch.setattr(f"taint_eviction_ctl.cli.status_views.{name}", str)
 
 
 def lines(on: Stage, process: ProcessState = LEADER, max_pods: int | None = None) -> list[str]:

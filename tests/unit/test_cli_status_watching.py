@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from taint_eviction.cli import status
-from taint_eviction.cli.asking import Document, Unanswered
+from taint_eviction_ctl.cli import status
+from taint_eviction_ctl.cli.asking import Document, Unanswered
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
 

@@ -1,6 +1,6 @@
 """Tables for people."""
 
-from taint_eviction.cli.tables import table_lines
+from taint_eviction_ctl.cli.tables import table_lines
 
 
 def test_a_cell_stays_in_its_line() -> None:

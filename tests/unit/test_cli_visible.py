@@ -19,11 +19,11 @@ from tests.unit.builders import pod, tolerates
 from tests.unit.test_adapters_explanation_document import explained
 from tests.unit.test_adapters_status_document import fail, one_due, status
 
-from taint_eviction.cli.asking import put
-from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.cli.logs import LogFormat, set_up_logging
-from taint_eviction.cli.status_views import status_lines
 from taint_eviction.cli.visible import complain, json_text, visible
+from taint_eviction_ctl.cli.asking import put
+from taint_eviction_ctl.cli.explain import explanation_lines
+from taint_eviction_ctl.cli.status_views import status_lines
 from taint_eviction_lab.cli.replay import replay
 
 EVIL = "denied\x1b[2J\x1b]0;mine\x07\r\x9b31m\u202eton si"

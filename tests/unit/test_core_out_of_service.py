@@ -8,8 +8,6 @@ from tests.unit.builders import Stage, epoch, moment, no_schedule, node, pod, ta
 from tests.unit.test_adapters_explanation_document import explained
 from tests.unit.test_adapters_status_document import one_due, stage, status
 
-from taint_eviction.cli.explain import explanation_lines
-from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.events import BreakerOpened, Event, Failed, NodeTainted, ReadyOutOfService
@@ -20,6 +18,8 @@ from taint_eviction.core.objects import OUT_OF_SERVICE, Node, Readiness, Taint
 from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, STARTS_NO_EVICTION
+from taint_eviction_ctl.cli.explain import explanation_lines
+from taint_eviction_ctl.cli.status_views import status_lines
 
 OFF = taint(OUT_OF_SERVICE)
 
@@ -27,7 +27,7 @@ OFF = taint(OUT_OF_SERVICE)
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the colors that click.style adds."""
-    monkeypatch.setattr("taint_eviction.cli.explain.click.style", lambda text, **_: text)
+    monkeypatch.setattr("taint_eviction_ctl.cli.explain.click.style", lambda text, **_: text)
 
 
 READY, UNKNOWN = Readiness("True"), Readiness("Unknown")

@@ -7,8 +7,8 @@ import pytest
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.text import JsonObject
-from taint_eviction.failover.findings import FailoverCase, find, stuck
-from taint_eviction.failover.objects import (
+from taint_eviction_ctl.failover.findings import FailoverCase, find, stuck
+from taint_eviction_ctl.failover.objects import (
     NodeLease,
     NodeObject,
     PodObject,
@@ -18,7 +18,7 @@ from taint_eviction.failover.objects import (
     read_node_object,
     read_pod_object,
 )
-from taint_eviction.failover.wording import Cause, Finding
+from taint_eviction_ctl.failover.wording import Cause, Finding
 
 NOW = 1_800_000_000.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from taint_eviction.picture.lanes import MAX_OPEN
-from taint_eviction.picture.of_outcomes import picture_of_outcomes
-from taint_eviction.picture.page import render_page
-from taint_eviction.picture.scene import Kind
-from taint_eviction.picture.summary import tiles
+from taint_eviction_ctl.picture.lanes import MAX_OPEN
+from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
+from taint_eviction_ctl.picture.page import render_page
+from taint_eviction_ctl.picture.scene import Kind
+from taint_eviction_ctl.picture.summary import tiles
 
 UID = "2f6a1c3e-1b2c-4d5e-8f90-a1b2c3d4e5f6"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from taint_eviction.picture.scene import Picture
-from taint_eviction.picture.times import instant, span, ticks
+from taint_eviction_ctl.picture.scene import Picture
+from taint_eviction_ctl.picture.times import instant, span, ticks
 
 
 @pytest.mark.parametrize(

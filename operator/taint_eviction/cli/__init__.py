@@ -1,6 +1,6 @@
-"""The command ``taint-eviction``: the only package that prints or ends the process.
+"""The command ``taint-eviction`` and its verb ``run``: the only room of the controller that prints or ends a process.
 
-Results go to stdout, logs to stderr; exit codes are in ``exit_codes``.
+Other packages add the verbs that people type. Results go to stdout, logs to stderr; exit codes are in ``exit_codes``.
 """
 
 import os
@@ -12,22 +12,6 @@ import click
 
 from taint_eviction import __version__
 from taint_eviction.core.text import did_you_mean
-
-# Verb: the module of this package that has an object of the verb's name, with _ for -.
-_COMMANDS = {
-    "run": "run",
-    "plan": "plan",
-    "pause": "pause",
-    "resume": "pause",
-    "breaker": "breaker",
-    "hand-back": "hand_back",
-    "status": "status",
-    "explain": "explain",
-    "compare": "compare",
-    "doctor": "doctor",
-    "completion": "completion",
-    "history": "history",
-}
 
 # Verbs of other tools, and the verb that does the same here.
 _ELSEWHERE = {
@@ -46,9 +30,8 @@ _ELSEWHERE = {
     "diff": "plan",
 }
 
-# Other packages add verbs by entry points of this group, as the laboratory does.
+# Other packages have the verbs, by entry points of this group.
 _VERBS = "taint_eviction.verbs"
-_LABORATORY = ("demo", "replay")
 _LABORATORY_PACKAGE = "taint_eviction_lab"
 _WITH_LABORATORY = (
     "New here? `taint-eviction demo` shows the controller at work, without a cluster. `taint-eviction replay` plays"
@@ -61,21 +44,18 @@ _WITHOUT_LABORATORY = (
 
 
 class _ImportedWhenUsed(click.Group):
-    """Imports a verb's module only when the verb is used: the controller starts without tables and the laboratory."""
+    """Imports a verb's module only when the verb is used: the controller starts without any of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all verbs, including those of the laboratory."""
-        return sorted({*super().list_commands(ctx), *_COMMANDS, *_LABORATORY})
+        return sorted({*super().list_commands(ctx), "run", *(verb.name for verb in entry_points(group=_VERBS))})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the verb of this name, None if there is none."""
-        if cmd_name in _LABORATORY:
-            return _laboratory_verb(cmd_name)
-        if cmd_name not in _COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        module = import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}")
-        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return found
+        """Return the verb of this name, None if there is none. ``run`` looks for no other package."""
+        if cmd_name == "run":
+            found: click.Command = import_module("taint_eviction.cli.run").run
+            return found
+        return super().get_command(ctx, cmd_name) or _verb_of_another_package(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -95,22 +75,24 @@ class _ImportedWhenUsed(click.Group):
         super().format_epilog(ctx, formatter)
 
 
-def _laboratory_verb(name: str) -> click.Command:
-    """Return a verb of the laboratory; if that is not installed, as in the image, a verb that says how to get it."""
+def _verb_of_another_package(name: str) -> click.Command | None:
+    """Return the verb of this name, None if there is none. If it belongs to the laboratory and that is not installed,
+    as in the image, return a verb that says how to get it.
+    """
     for verb in entry_points(group=_VERBS, name=name):
         try:
             command: click.Command = verb.load()
         except ModuleNotFoundError as missing:
             if missing.name != _LABORATORY_PACKAGE:
                 raise
-        else:
-            return command
+            tolerant = {"ignore_unknown_options": True, "allow_extra_args": True}
+            command = click.Command(name, callback=_say_how_to_get_it, context_settings=tolerant, hidden=True)
+        return command
+    return None
 
-    def say_how_to_get_it() -> None:
-        raise click.UsageError(_WITHOUT_LABORATORY)
 
-    tolerant = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return click.Command(name, callback=say_how_to_get_it, context_settings=tolerant, hidden=True)
+def _say_how_to_get_it() -> None:
+    raise click.UsageError(_WITHOUT_LABORATORY)
 
 
 @click.group(cls=_ImportedWhenUsed, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from taint_eviction.cli.tables import table_lines
+from taint_eviction_ctl.cli.tables import table_lines
 from taint_eviction_lab.simulation.against import AgainstModel, Difference, PodComparison
 
 # A longer list names the pods that differ first, and only counts the rest.

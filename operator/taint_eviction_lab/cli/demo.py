@@ -19,10 +19,10 @@ import click
 
 from fake_apiserver import ApiServer, kubeconfig
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.flags import CONTEXT_SETTINGS
-from taint_eviction.cli.pictures import html_option, write_page
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.clock import read_monotonic
+from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS
+from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_lab.built_in.live import LiveBuiltIn
 from taint_eviction_lab.built_in.version import MEASURED, BuiltInVersion, read_version
 from taint_eviction_lab.cli.demo_views import DemoTable, View, make_view

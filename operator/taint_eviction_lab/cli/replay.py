@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from taint_eviction.cli.exit_codes import ExitCode
-from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction.cli.pictures import html_option, write_page, write_text
 from taint_eviction.cli.visible import visible
 from taint_eviction.files.marked_yaml import Malformed, Problem, decoded
+from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.pictures import html_option, write_page, write_text
 from taint_eviction_lab.built_in.version import MEASURED, BuiltInVersion, read_version
 from taint_eviction_lab.cli.records import record_in
 from taint_eviction_lab.cli.replay_views import playing_progress, print_results

@@ -1,1 +1,1 @@
-"""Pictures of replays, records and the demo, as values; ``taint_eviction.picture`` draws the page."""
+"""Pictures of replays, records and the demo, as values; ``taint_eviction_ctl.picture`` draws the page."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from taint_eviction.picture.scene import Bar, Kind, Mark, Picture, PodRow
+from taint_eviction_ctl.picture.scene import Bar, Kind, Mark, Picture, PodRow
 from taint_eviction_lab.simulation.demo import DemoFact, DemoPod, Side
 
 _MARKS = {

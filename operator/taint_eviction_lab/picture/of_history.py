@@ -1,7 +1,7 @@
 """A record as a picture: the controller's journal, its audit log, or its log, by the API server's clock."""
 
 from taint_eviction.core.sentences import tolerated
-from taint_eviction.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
+from taint_eviction_ctl.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
 from taint_eviction_lab.history.happening import Happening
 from taint_eviction_lab.history.record import RunRecord
 from taint_eviction_lab.picture.overdue import BREAKER, Holds

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from taint_eviction.core.objects import NO_EXECUTE
-from taint_eviction.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
+from taint_eviction_ctl.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
 from taint_eviction_lab.picture.overdue import BREAKER, Holds
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube

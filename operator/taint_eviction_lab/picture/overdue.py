@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
-from taint_eviction.picture.scene import Band, Bar, Kind, PodRow
+from taint_eviction_ctl.picture.scene import Band, Bar, Kind, PodRow
 
 # A scope beside those of pauses: the circuit breaker's.
 BREAKER = "the circuit breaker is open"

@@ -1,0 +1,240 @@
+"""Requests to a running controller: at a URL, or through the API server to the pod that holds the Lease.
+``status`` and ``explain`` define the requests and show the answers.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import click
+import orjson
+
+from taint_eviction.adapters.answers import Outcome
+from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.lease import KubernetesLease
+from taint_eviction.adapters.status_document import API_VERSION
+from taint_eviction.cli.exit_codes import ExitCode, give_up
+from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.visible import visible_in
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction_ctl.cli.flags import (
+    KUBECONFIG_FLAGS,
+    LEASE_FLAGS,
+    OUTPUT_FLAG,
+    PORT_FLAG,
+    CommandT,
+    flag,
+    with_flags,
+)
+from taint_eviction_ctl.cli.values import HttpUrl
+
+_TIMEOUT_SECONDS = 10.0
+_SHADOW_LEASE = "taint-eviction-controller-dry-run"
+
+Document = dict[str, Any]
+WrittenT = TypeVar("WrittenT")
+Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
+
+_FLAGS = (
+    flag("--server", type=HttpUrl(), help="Ask the replica that listens here, as http://127.0.0.1:8080."),
+    *KUBECONFIG_FLAGS,
+)
+# The name in the overlay. The environment variable for the other verbs names another Lease.
+_SHADOW_LEASE_FLAG = flag(
+    "--lease-name", default=_SHADOW_LEASE, show_envvar=False, allow_from_autoenv=False, help="Name of its Lease."
+)
+
+
+class Unanswered(Exception):
+    """No controller answered; the message is one line that says why, and what to do."""
+
+
+def ask_flags(command: CommandT) -> CommandT:
+    """Add the flags that select the controller to ask."""
+    return with_flags(command, (*_FLAGS, *LEASE_FLAGS, PORT_FLAG, OUTPUT_FLAG))
+
+
+def ask_shadow_flags(command: CommandT) -> CommandT:
+    """Add the flags that select the dry run to ask."""
+    return with_flags(command, (*_FLAGS, LEASE_FLAGS[0], _SHADOW_LEASE_FLAG, PORT_FLAG, OUTPUT_FLAG))
+
+
+def ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:
+    """Run ``answer`` until it returns; end the command with 2 or 3 and a reason if it fails."""
+    set_up_logging("text", "warning")
+    try:
+        asyncio.run(_ask(flags, answer))
+    except CredentialsError as error:
+        give_up(ExitCode.USAGE, str(error))
+    except Unanswered as error:
+        give_up(ExitCode.UNREACHABLE, str(error))
+    except KeyboardInterrupt:
+        click.echo()  # This is how --watch ends.
+
+
+async def _ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:
+    async with asking_at(flags["server"]) if flags["server"] else _by_lease(flags) as asking:
+        await answer(asking)
+
+
+def _document(body: object, where: str) -> Document:
+    if isinstance(body, dict) and body.get("apiVersion") == API_VERSION:
+        return body
+    raise Unanswered(f"{where}: this is not the answer of a taint-eviction controller of this version")
+
+
+def next_page(page: Document) -> str:
+    """Return the token of the next page, "" for none; raise ``Unanswered`` if it is no text."""
+    token = page.get("continue") or ""
+    if not isinstance(token, str):
+        raise Unanswered("this is not the answer of a taint-eviction controller of this version: continue is no text")
+    return token
+
+
+def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
+    """Format an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
+    try:
+        return write(visible_in(document))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise Unanswered(
+            "this is not the answer of a taint-eviction controller of this version; see -o json"
+        ) from error
+
+
+# At a URL
+
+
+@contextlib.asynccontextmanager
+async def asking_at(url: str) -> AsyncIterator[Ask]:
+    """Ask the replica at a URL."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)) as session:
+
+        async def asking(path: str, query: Mapping[str, str | int]) -> Document:
+            try:
+                async with session.get(url + path, params=query) as answer:
+                    content = await answer.read()
+            except TimeoutError:
+                raise Unanswered(f"{url}: no answer within {_TIMEOUT_SECONDS:g} s") from None
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                raise Unanswered(f"{url} cannot be reached: {error}; does a controller --listen there?") from error
+            if answer.status != 200:
+                said = " ".join(content.decode("utf-8", "replace").split())[:200]
+                raise Unanswered(f"{url + path} answers HTTP {answer.status}: {said}")
+            with contextlib.suppress(ValueError):
+                return _document(orjson.loads(content), url)
+            return _document(None, url)
+
+        yield asking
+
+
+# Through the API server
+
+
+@contextlib.asynccontextmanager
+async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    try:
+        yield asking_leader(calls, f"{connection.where}: {connection.url}", flags)
+    finally:
+        await connection.close()
+
+
+def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
+    """Return a function that asks the leader through the API server; ``where`` names that server in messages."""
+    namespace, lease = flags["lease_namespace"], f"Lease {flags['lease_namespace']}/{flags['lease_name']}"
+    store = KubernetesLease(calls, namespace, flags["lease_name"])
+
+    async def asking(path: str, query: Mapping[str, str | int]) -> Document:
+        """Ask the replica that holds the Lease now."""
+        try:
+            record = await store.read()
+            if record is None:
+                raise Unanswered(
+                    f"there is no {lease}: is the controller installed there? status --server asks a replica directly"
+                )
+            if not record.holder:
+                raise Unanswered(
+                    f"nobody holds the {lease}: no replica acts now; try again, or look at the controller's pods"
+                )
+            # The identity consists of the host's name, which in a pod is the pod's name, and a random part.
+            pod = record.holder.rpartition("_")[0] or record.holder
+            return _document(
+                await _ask_pod(calls, namespace, pod, flags["port"], path, query), f"pod {namespace}/{pod}"
+            )
+        except CallFailed as error:
+            raise Unanswered(f"{where}: {error}") from error
+
+    return asking
+
+
+@contextlib.asynccontextmanager
+async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list[Ask]]:
+    """Ask each running pod of the controller in the Lease's namespace."""
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    namespace = flags["lease_namespace"]
+
+    def at(pod: str) -> Ask:
+        async def asking(path: str, query: Mapping[str, str | int]) -> Document:
+            body = await _ask_pod(calls, namespace, pod, flags["port"], path, query)
+            return _document(body, f"pod {namespace}/{pod}")
+
+        return asking
+
+    async def leader(path: str, query: Mapping[str, str | int]) -> Document:
+        async with _by_lease(flags) as asking:
+            return await asking(path, query)
+
+    try:
+        try:
+            answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
+        except CallFailed as error:
+            raise Unanswered(f"{connection.where}: {connection.url}: {error}") from error
+        # A user that may not list pods, or whose pods have other labels, asks the leader only.
+        names = _running(answer.body) if answer.outcome is Outcome.DONE else []
+        yield [at(name) for name in names] or [leader]
+    finally:
+        await connection.close()
+
+
+def _running(body: Any) -> list[str]:
+    """Return the names of the running pods in a list; a malformed list has none."""
+    items = body.get("items") if isinstance(body, dict) else None
+    pods = [pod for pod in items or () if isinstance(pod, dict)]
+    parts = [(pod.get("metadata") or {}, pod.get("status") or {}) for pod in pods]
+    return [str(metadata["name"]) for metadata, status in parts if "name" in metadata and _runs(status)]
+
+
+def _runs(status: Mapping[str, Any]) -> bool:
+    return status.get("phase") == "Running"
+
+
+async def _ask_pod(
+    calls: ApiCalls, namespace: str, pod: str, port: int, path: str, query: Mapping[str, str | int]
+) -> Any:
+    url_path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}:{port}/proxy{path}"
+    answer = await calls.make(
+        ApiRequest("get", "pods/proxy", namespace, pod, url_path=f"{url_path}?{urlencode(query)}")
+    )
+    if answer.outcome is Outcome.DONE:
+        return answer.body
+    raise Unanswered(f"pod {namespace}/{pod} does not answer: {answer.failure}; {_advice(answer, port)}")
+
+
+def _advice(answer: ApiAnswer, port: int) -> str:
+    if answer.outcome is Outcome.ABSENT:
+        return "no pod has the name of the Lease's holder: it may use its host's network; ask it with status --server"
+    if answer.lacks_right:
+        return "this needs the right to get pods/proxy; or forward a port, and ask with status --server"
+    return (
+        f"does it listen on port {port} (--listen), and not on loopback alone?"
+        " Does a NetworkPolicy let the API server in?"
+    )

@@ -1,0 +1,58 @@
+"""A comparison for people: the verdict in one line, then the differences and their reasons."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from taint_eviction_ctl.cli.tables import table_lines
+from taint_eviction_ctl.planning.wording import many, span
+
+_HEADER = ("WHEN", "POD", "NODE", "BUILT-IN CONTROLLER")
+_DIFFERENT = ("never", "later", "built_in_only")
+
+
+def comparison_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a comparison with its differences."""
+    lines = [verdict(document), *_notes(document)]
+    differences = document["differences"]
+    if differences:
+        rows = [(each["at"], f"{each['namespace']}/{each['name']}", each["node"], each["text"]) for each in differences]
+        lines += ["", *table_lines(_HEADER, rows)]
+    left = sum(document["results"][name] for name in _DIFFERENT) - len(differences)
+    elsewhere = " or in other namespaces" if document.get("namespace") else ""
+    return [*lines, f"  … and {left} older{elsewhere}"] if left > 0 else lines
+
+
+def verdict(document: Mapping[str, Any]) -> str:
+    """Return one line: how many evictions were compared, and with which results."""
+    results, observed = document["results"], f"in {span(document['observedSeconds'])}"
+    if not document["compared"]:
+        return f"{observed} no eviction to compare"
+    said = {
+        "same": "{} the same",
+        "never": "{} that the built-in controller never did",
+        "later": f"{{}} that it did later, by {_range(document['laterSeconds'])}",
+        "built_in_only": "{} that it alone did",
+        "somebody_else": "{} by another client before either",
+    }
+    parts = [text.format(results[name]) for name, text in said.items() if results[name]]
+    different = any(results[name] for name in _DIFFERENT)
+    found = f"{observed} {many(document['compared'], 'eviction')}: {'; '.join(parts)}"
+    return click.style(found, fg="yellow" if different else "green")
+
+
+def _range(later: Mapping[str, float] | None) -> str:
+    if later is None:
+        return "0 s"
+    least, most = round(later["min"]), round(later["max"])
+    return f"{least} s" if least == most else f"{least}–{most} s"
+
+
+def _notes(document: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if document["outstanding"]:
+        notes.append(f"{document['outstanding']} more evictions that the built-in controller has not done yet")
+    if document["unseen"]:
+        notes.append(f"for {document['unseen']} more it is not known what the built-in controller did")
+    return notes

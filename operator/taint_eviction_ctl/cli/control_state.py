@@ -1,0 +1,159 @@
+"""Shared by pause, resume and breaker: the changes of the control state, and the sentences about it.
+They write the state ConfigMap, which every replica polls; they contact no controller.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from taint_eviction.adapters.api_calls import ApiCalls
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.state_config_map import StateConfigMap, UnusableState
+from taint_eviction.adapters.status_document import epoch_text
+from taint_eviction.adapters.time_calls import ask_time
+from taint_eviction.cli.exit_codes import ExitCode, give_up
+from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.visible import complain
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.sentences import bracketed
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed, FailureReason
+from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
+from taint_eviction.settings import Settings
+from taint_eviction_ctl.cli.flags import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
+
+# If more were paused together, only the first are named.
+MAX_NAMES = 3
+_FLAGS = (*KUBECONFIG_FLAGS, *LEASE_FLAGS)
+
+
+def state_flags(command: CommandT) -> CommandT:
+    """Add the flags that say where the control state is kept."""
+    return with_flags(command, _FLAGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A reached cluster: its control state, its other objects, its time, and its address.
+    ``user``: the user in the kubeconfig. ``learn_time`` lets several connections say what time it is.
+    """
+
+    state: StateConfigMap
+    calls: ApiCalls
+    clock: ServerClock
+    where: str
+    user: str
+    learn_time: Callable[[], Awaitable[None]]
+
+
+def change_control_state(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> None:
+    """Reach the cluster, make the change, and end with its exit code, or with 2 or 3 and a reason."""
+    set_up_logging("text", "warning")
+    try:
+        sys.exit(asyncio.run(_reach(flags, change)))
+    except (CredentialsError, UnusableState) as error:
+        give_up(ExitCode.USAGE, str(error))
+    except CallFailed as error:
+        give_up(ExitCode.UNREACHABLE, str(error))
+
+
+async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> ExitCode:
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    try:
+        timeout_seconds = Settings().call_timeout_seconds
+        calls = ApiCalls(connection.api_client(), timeout_seconds, clock.heard_date, lambda *_: None)
+        where = f"{connection.where}: {connection.url}"
+        complain(f"acting on {connection.url} ({connection.where}) as {connection.user}")
+        state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
+        try:
+            ask = partial(ask_time, calls, connection)
+            learning = partial(learn_time, clock, ask, COMMAND_SECONDS)
+            return await change(Reached(state, calls, clock, where, connection.user, learning))
+        except UnusableState as error:
+            raise UnusableState(f"{where}: {error}; nothing was changed") from error
+        except CallFailed as error:
+            raise CallFailed(f"{where}: {error}; {_advice(error, state)}") from error
+    finally:
+        await connection.close()
+
+
+def _advice(error: CallFailed, state: StateConfigMap) -> str:
+    match error.reason:
+        case FailureReason.NO_ANSWER:
+            return "is this the right cluster, and up?"
+        case FailureReason.UNAUTHORIZED:
+            return "are these credentials still good?"
+        case FailureReason.FORBIDDEN:
+            return f"this needs the rights to get, create and patch configmaps, at least {state}"
+        case FailureReason.NOT_FOUND:
+            return "is this the namespace of the controller's Lease?"
+        case _:
+            return "try again"
+
+
+# Words
+
+
+def in_force(control_state: ControlState, scope: PauseScope, how: str = "") -> str:
+    """Return a sentence on whether the scope is paused; ``how`` is an adverb, as in "still paused"."""
+    pause = control_state.pauses().get(scope)
+    verb = "not" if pause is None else how
+    return f"{_subject(scope)} {' '.join(filter(None, ('are', verb, 'paused')))}{_object(scope)}{_since(pause)}"
+
+
+def no_longer(scope: PauseScope, before: Pause) -> str:
+    """Return a sentence that a pause has ended."""
+    return f"{_subject(scope)} are no longer paused{_object(scope)}{_since(before)}"
+
+
+def held_back(control_state: ControlState, how: str = "") -> list[str]:
+    """Return what holds evictions: one line for each pause and one for an open breaker; no line if nothing does.
+    ``how`` is an adverb, as in "still paused".
+    """
+    by_pause: dict[tuple[str, Pause], list[PauseScope]] = {}
+    for scope, pause in control_state.pauses().items():
+        by_pause.setdefault((scope.kind, pause), []).append(scope)
+    lines = []
+    for (kind, pause), scopes in by_pause.items():
+        if len(scopes) <= MAX_NAMES:
+            lines += [in_force(control_state, scope, how) for scope in scopes]
+        else:
+            are = f"are {how}".rstrip()
+            lines.append(f"evictions {are} paused for {some(kind, [scope.name for scope in scopes])}{_since(pause)}")
+    if control_state.latch is not None:
+        are = f"are {how}".rstrip()
+        open_breaker = breaker("is open", control_state.latch)
+        lines.append(f"all evictions {are} stopped: {open_breaker}; see taint-eviction breaker")
+    return lines
+
+
+def breaker(verb: str, latch: Latch) -> str:
+    """Return a sentence on the state of the breaker (``verb``: is or was), since when and why."""
+    return f"the circuit breaker {verb}{bracketed(latch, epoch_text)}"
+
+
+def _subject(scope: PauseScope) -> str:
+    return "all evictions" if scope.kind == "all" else "evictions"
+
+
+def _object(scope: PauseScope) -> str:
+    match scope.kind:
+        case "all":
+            return ""
+        case "node":
+            return f" for node {scope.name}"
+        case "namespace":
+            return f" for namespace {scope.name}"
+
+
+def some(kind: str, names: Sequence[str]) -> str:
+    """Return the number of nodes or namespaces that were paused together, with the names of the first."""
+    return f"{len(names)} {kind}s ({', '.join(names[:MAX_NAMES])}, …)"
+
+
+def _since(pause: Pause | None) -> str:
+    return "" if pause is None else bracketed(pause, epoch_text)

@@ -1,0 +1,115 @@
+"""``taint-eviction doctor``: what an installation needs and lacks."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import click
+import orjson
+
+from taint_eviction.adapters.api_calls import ApiCalls
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.preflight import reach
+from taint_eviction.adapters.time_calls import ask_time
+from taint_eviction.cli.exit_codes import ExitCode, give_up
+from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.visible import json_text, visible
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
+from taint_eviction_ctl.cli.flags import (
+    CONTEXT_SETTINGS,
+    DOCTOR_LEASE_FLAGS,
+    KUBECONFIG_FLAGS,
+    OUTPUT_FLAG,
+    PORT_FLAG,
+    flag,
+    with_flags,
+)
+from taint_eviction_ctl.installation.checks import CheckResult, Installation, State
+
+_TIMEOUT_SECONDS = 10.0
+_COLOURS = {State.FINE: "green", State.WRONG: "red", State.UNCHECKED: "yellow"}
+# These say nothing about an installation, and anybody may read them.
+_OF_THE_CLUSTER = frozenset({"versions", "time"})
+_FLAGS = (
+    *KUBECONFIG_FLAGS,
+    *DOCTOR_LEASE_FLAGS,
+    PORT_FLAG,
+    OUTPUT_FLAG,
+    flag("--strict", is_flag=True, help="Exit with 1 if something is unchecked, too."),
+)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@partial(with_flags, flags=_FLAGS)
+def doctor(**flags: Any) -> None:
+    """Check what an installation needs: versions, replicas, leader, rights, clock, metrics, alerts.
+
+    Also checks whether the circuit breaker is open, and whether the built-in controller is active as well. Says what to
+    do about everything that is wrong. Reads with your rights and changes nothing. What you may not read is unchecked,
+    and counts as neither right nor wrong, unless --strict says otherwise.
+
+    Exit codes: 0 nothing is wrong; 1 something is, or with --strict something is unchecked; 2 wrong usage; 3 the API
+    server cannot be reached, or nothing of the installation could be checked.
+    """
+    set_up_logging("text", "error")
+    try:
+        findings = asyncio.run(_examine(flags))
+    except CredentialsError as error:
+        give_up(ExitCode.USAGE, str(error))
+    except CallFailed as error:
+        give_up(ExitCode.UNREACHABLE, str(error))
+    click.echo("\n".join(_json(findings) if flags["output"] == "json" else _table(findings)))
+    sys.exit(_exit_code(findings, flags["strict"]))
+
+
+def _exit_code(findings: Sequence[CheckResult], strict: bool) -> ExitCode:
+    if any(finding.state is State.WRONG for finding in findings):
+        return ExitCode.FAILED
+    if all(each.state is State.UNCHECKED for each in findings if each.check not in _OF_THE_CLUSTER):
+        return ExitCode.UNREACHABLE
+    unchecked = any(finding.state is State.UNCHECKED for finding in findings)
+    return ExitCode.FAILED if strict and unchecked else ExitCode.OK
+
+
+async def _examine(flags: Mapping[str, Any]) -> list[CheckResult]:
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    try:
+        await reach(calls)
+        namespace, name, port = flags["lease_namespace"], flags["lease_name"], flags["port"]
+        await learn_time(clock, partial(ask_time, calls, connection), COMMAND_SECONDS)
+        return await Installation(calls, namespace, name, port, clock).examine()
+    except CallFailed as error:
+        raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
+    finally:
+        await connection.close()
+
+
+def _json(findings: Sequence[CheckResult]) -> list[str]:
+    document = [
+        {"check": each.check, "state": each.state.value, "found": each.found, "advice": each.advice}
+        for each in findings
+    ]
+    return [json_text({"findings": document, "summary": _counts(findings)}, orjson.OPT_INDENT_2)]
+
+
+def _table(findings: Sequence[CheckResult]) -> list[str]:
+    lines = []
+    for each in findings:
+        state = click.style(f"{each.state.value:<10}", fg=_COLOURS[each.state])
+        lines.append(f"{state}{each.check:<21}{visible(each.found)}")
+        if each.advice:
+            lines.append(f"{'':<31}→ {visible(each.advice)}")
+    lines.append(", ".join(f"{count} {state}" for state, count in _counts(findings).items()))
+    return lines
+
+
+def _counts(findings: Sequence[CheckResult]) -> dict[str, int]:
+    counts = Counter(each.state.value for each in findings)
+    return {state.value: counts[state.value] for state in State}

@@ -1,0 +1,277 @@
+"""``taint-eviction explain``: why a pod leaves its node or stays, as a running controller sees it."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import click
+import orjson
+
+from taint_eviction.adapters.credentials import CredentialsError
+from taint_eviction.adapters.status_document import API_VERSION
+from taint_eviction.cli.visible import json_text, visible
+from taint_eviction.core.objects import NOT_READY, NamespacedName
+from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
+from taint_eviction_ctl.cli.failover_reads import examine
+from taint_eviction_ctl.cli.failover_views import failover_lines
+from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_history
+from taint_eviction_ctl.cli.history_reads import remembered
+from taint_eviction_ctl.cli.near_pods import near_pod, own_namespace
+from taint_eviction_ctl.cli.status_views import due_text, keeping
+from taint_eviction_ctl.cli.values import one_object
+from taint_eviction_ctl.failover.document import unread_document
+from taint_eviction_ctl.planning.wording import span
+
+_WIDTH = 9
+_ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
+_MODES = {
+    "delete": "by a DELETE: PodDisruptionBudgets do not apply",
+    "evict": "by the eviction API: PodDisruptionBudgets may refuse it",
+    "evict-then-delete": "by the eviction API: PodDisruptionBudgets may refuse it",
+}
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("pod", metavar="[NAMESPACE/]POD|UID|node/NAME", nargs=-1, required=True, callback=one_object)
+@flag("--namespace", "-n", help="Namespace of the pod. Without it: that of the context, or default.")
+@ask_flags
+def explain(pod: NamespacedName | str, **flags: Any) -> None:
+    """Explain why a pod leaves its node or stays.
+
+    Names the taint and the toleration that decide, since when and until when.
+
+    Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
+    rights to get leases and pods/proxy.
+
+    For a pod that is gone, shows what happened to it, as the replicas remember (see taint-eviction history). UID: this
+    very pod; node/NAME: which pods left this node, and why.
+    For a pod that is Terminating, shows what holds it, and what to do first. For that it reads the cluster itself, with
+    your rights: the pod, its node and the node's Lease, its claims, VolumeAttachments, and pods in its namespace. It
+    names what you may not read.
+
+    Exit codes: 0 answered, also for a pod that the controller does not know (in JSON known is false then), and without
+    a controller for a pod that is Terminating; 2 wrong usage; 3 no controller answers.
+    """
+    if isinstance(pod, str):
+        kind, _, name = pod.rpartition("/")
+        within = {"namespace": flags["namespace"]} if kind and flags["namespace"] else {}
+        show_history(flags, {"node" if kind else "uid": name, "limit": 1000, **within})
+    else:
+        ask(flags, lambda asking: _answer(asking, pod, flags))
+
+
+async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
+    if not pod.namespace:
+        pod = NamespacedName(flags["namespace"] or await own_namespace(flags), pod.name)
+    document, failover, past = await asyncio.gather(_asked(asking, pod), examine(pod, flags), _past(pod, flags))
+    if isinstance(document, Unanswered):
+        if not past and not failover["terminating"]:
+            raise document
+        document = _unexplained(pod, document)
+    elif flags["server"] and failover["uid"] not in (None, document.get("uid", failover["uid"])):
+        # Reads from another cluster than the replica's would explain another pod.
+        failover = unread_document(_ANOTHER_CLUSTER)
+    known = document.get("known", True)
+    past = [each for each in past if not known or each["uid"] != document.get("uid")]
+    if not known and not past and not failover["terminating"]:
+        document = await _found_elsewhere(document, pod, failover, flags)
+    if flags["output"] == "json":
+        click.echo(json_text({**document, "past": past, "failover": failover}, orjson.OPT_INDENT_2))
+        return
+    if known:
+        lines = [*put(explanation_lines, document), *put(partial(earlier_lines, past), document)]
+    elif past:
+        lines = [*put(partial(past_lines, past), document), *_bearer(past, failover)]
+    else:
+        lines = put(explanation_lines, document)
+    click.echo("\n".join([*lines, *put(failover_lines, failover)]))
+
+
+async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> list[Document]:
+    """Return the outcomes of the pods of this name, as far as the replicas that answer remember them."""
+    try:
+        return (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
+    except (Unanswered, CallFailed, CredentialsError):
+        return []
+
+
+def _bearer(past: list[Document], failover: Document) -> list[str]:
+    """Return a line that says where another pod of this name is, which the controller need not know."""
+    if failover["uid"] is None or failover["uid"] in {each["uid"] for each in past}:
+        return []
+    where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
+    return [f"  {click.style('now'.ljust(_WIDTH), dim=True)} another pod of this name is {where}"]
+
+
+async def _found_elsewhere(
+    document: Document, pod: NamespacedName, failover: Document, flags: Mapping[str, Any]
+) -> Document:
+    """Add what the cluster knows about a pod that the controller does not know, or suggest another pod."""
+    if failover["uid"] is None:
+        near = await near_pod(pod, flags)
+        return {**document, "near": near}
+    # The replica at --server may be of another cluster, and one that is not ready does not know all pods.
+    if flags["server"] or not document.get("ready"):
+        return {**document, "near": None}
+    node, no_taint = failover["node"], "has no NoExecute taint that the controller has seen"
+    return {**document, "near": None, "stays": f"its node {node} {no_taint}" if node else "it is not bound to a node"}
+
+
+async def _asked(asking: Ask, pod: NamespacedName) -> Document | Unanswered:
+    try:
+        return await asking("/explain", {"pod": str(pod)})
+    except Unanswered as why:
+        return why
+
+
+def _unexplained(pod: NamespacedName, why: Unanswered) -> Document:
+    """Return the document for a pod if no controller answers."""
+    head = {"apiVersion": API_VERSION, "kind": "Explanation", "namespace": pod.namespace, "name": pod.name}
+    return {**head, "known": False, "text": f"no controller answers: {why}"}
+
+
+def explanation_lines(document: Document) -> list[str]:
+    """Return the lines of an explanation: first what happens to the pod, then why, one fact per line."""
+    pod = f"{document['namespace']}/{document['name']}"
+    if not document["known"]:
+        if stays := document.get("stays"):
+            return [f"{click.style(pod, bold=True)} stays: {stays}"]
+        near = f"; did you mean {document['near']!r}?" if document.get("near") else ""
+        return [f"{click.style(pod, bold=True)} is not known: {document['text']}{near}"]
+    facts = [
+        *_taints(document),
+        *_node(document),
+        *_owner(document),
+        *_adoption(document),
+        *_eviction(document),
+        *_service(document),
+        *_again(document),
+        *_doubts(document),
+    ]
+    lines = [f"{click.style(label.ljust(_WIDTH), dim=True)} {fact}" for label, fact in facts]
+    return [f"{click.style(pod, bold=True)} {_outcome(document)}", *(f"  {line}" for line in lines)]
+
+
+Fact = tuple[str, str]
+
+
+def _outcome(document: Document) -> str:
+    node = f"node {document['node']}"
+    match document["outcome"]:
+        case "stays":
+            return f"stays on {node}: {document['staysBecause']}"
+        case "deleted" if document["dryRun"]:
+            return f"would have been evicted from {node} by now; this is a dry run"
+        case "deleted":
+            return f"has been evicted from {node}: the API server has accepted its deletion"
+    seconds = document["dueInSeconds"]
+    if seconds >= 1:
+        return f"leaves {node} {due_text(seconds)}, at {document['deadline']}"
+    return f"was due to leave {node} at {document['deadline']}, {due_text(seconds)}"
+
+
+def _taints(document: Document) -> Iterator[Fact]:
+    """Yield what each NoExecute taint means for the pod; the deciding one comes first."""
+    decides = document["leavesBecause"]
+    verdicts = sorted(document["verdicts"], key=lambda verdict: bool(verdict["taint"] != decides))
+    for number, verdict in enumerate(verdicts):
+        why = tolerated(verdict["taint"], verdict["toleration"], verdict["byDefault"])
+        lacks = ": the pod has no such toleration of its own" if verdict["byDefault"] else ""
+        yield "and" if number else "because", why + lacks
+        if verdict["overruled"]:
+            later = f"[{verdict['overruled']}] comes later in the pod's list"
+            yield "but", f"{later}: only the first toleration that matches counts"
+        yield "since", began(verdict["since"], verdict["sinceBy"])
+        if verdict["until"] and verdict["toleration"]:
+            yield "until", verdict["until"]
+
+
+def _node(document: Document) -> Iterator[Fact]:
+    """Yield that the node shuts down, in the words of its condition Ready."""
+    # A controller of another version may not say it.
+    if document.get("nodeSays") is None:
+        return
+    waits = any(verdict.get("leftToKubelet") for verdict in document["verdicts"])
+    follows = f"the taint {NOT_READY} evicts nobody" if waits else "its kubelet ends the pods, too"
+    yield "node", f"its condition Ready says [{document['nodeSays']}]: {follows} meanwhile"
+
+
+def _owner(document: Document) -> Iterator[Fact]:
+    hold = document["holdAnnotation"]
+    if hold is None or hold["grantedSeconds"] is None:
+        return
+    asks = "indefinitely" if hold["asksSeconds"] is None else span(hold["asksSeconds"])
+    granted = f"is granted {span(hold['grantedSeconds'])}" if hold["grantedSeconds"] else "is granted nothing"
+    yield "hold", f"its owner asks to hold it {asks} past its deadline (annotation taint-eviction/hold), and {granted}"
+
+
+def _adoption(document: Document) -> Iterator[Fact]:
+    """Yield which of the two controllers evicts the pod, beside a built-in controller."""
+    # A controller of another version may not say it.
+    if (whose := document.get("adoption")) is None:
+        return
+    if whose["text"]:
+        yield "careful", whose["text"]
+    elif whose["adopted"]:
+        yield "adopted", "its countdown is taken over: this controller alone evicts it"
+
+
+def _eviction(document: Document) -> Iterator[Fact]:
+    eviction = document["eviction"]
+    if eviction is None:
+        return
+    if eviction["state"] == "inFlight":
+        yield "now", "it is being evicted"
+    # A controller of another version may not say it.
+    if (later := document.get("heldLater")) is not None:
+        yield "held", f"{later['text']}: while that lasts, it does not leave at its deadline"
+    for keeps in keeping(eviction):
+        yield "held" if eviction["blockedBy"] is None and eviction["error"] is None else "blocked", keeps
+    # A controller of another version may not say it.
+    if eviction.get("outOfService"):
+        yield "how", BY_DELETE_OUT_OF_SERVICE
+        return
+    rule = "" if eviction["rule"] is None else f" (rule {eviction['rule']} of the policy)"
+    yield "how", _MODES.get(eviction["mode"], eviction["mode"]) + _until(eviction) + rule
+
+
+def _until(eviction: Mapping[str, Any]) -> str:
+    """Return how long budgets may refuse the pod; the instant is not known before their first refusal."""
+    if eviction["deletesAt"] is not None:
+        return f" until {eviction['deletesAt']}, then by a DELETE"
+    return {"evict": " indefinitely", "evict-then-delete": " for a bounded time, then by a DELETE"}.get(
+        eviction["mode"], ""
+    )
+
+
+def _service(document: Document) -> Iterator[Fact]:
+    if note := document.get("nodeNote"):
+        yield "node", note
+
+
+def _again(document: Document) -> Iterator[Fact]:
+    """Yield whether the scheduler could place a new pod like this one on the node."""
+    if not document["taints"]:
+        return
+    repelling, discouraging = document["notSchedulableAgain"], document["preferablyNotScheduledAgain"]
+    if repelling:
+        yield "again", f"a new pod like it could not be scheduled there: it does not tolerate {', '.join(repelling)}"
+    elif discouraging:
+        avoids = "the scheduler would avoid the node for a new pod like it"
+        yield "again", f"{avoids}: it does not tolerate {', '.join(discouraging)}"
+    else:
+        yield "again", "a new pod like it could be scheduled there"
+
+
+def _doubts(document: Document) -> Iterator[Fact]:
+    """Yield the reasons why the answer may not be reliable."""
+    if not document["ready"]:
+        yield "careful", f"{document['identity']} is not ready: {document['notReadyBecause']}"
+    if not document["leading"]:
+        yield "careful", f"{document['identity']}, which answered, does not lead: it evicts nothing"
+    elif document["dryRun"]:
+        yield "careful", f"{document['identity']} is a dry run: it evicts nothing"

@@ -1,0 +1,82 @@
+"""Suggestions for a pod name that does not exist: read with the rights of the current user, and from the replicas."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from taint_eviction.adapters.answers import Outcome
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.item_lists import list_items
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import JsonObject, did_you_mean, nearest
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction_ctl.cli.asking import Unanswered
+from taint_eviction_ctl.cli.history_reads import remembered
+
+_TIMEOUT_SECONDS = 10.0
+_DEFAULT_NAMESPACE = "default"
+
+
+async def own_namespace(flags: Mapping[str, Any]) -> str:
+    """Return the namespace of the kubeconfig's context, which kubectl uses if none is given."""
+    try:
+        connection = await find_connection(flags["kubeconfig"], flags["context"], ServerClock())
+    except CredentialsError:
+        return _DEFAULT_NAMESPACE
+    await connection.close()
+    return connection.namespace or _DEFAULT_NAMESPACE
+
+
+async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> str | None:
+    """Return a similar name: a pod in that namespace (it may be gone), a pod elsewhere, or a node.
+    None: no name is similar, or the user may not read them.
+    """
+    names: set[str] = set()
+    with contextlib.suppress(Unanswered):
+        past = await remembered(flags, {"namespace": key.namespace, "limit": 1000})
+        names = {str(each["name"]) for each in past.outcomes}
+    with contextlib.suppress(CredentialsError, CallFailed):
+        async with _calls(flags) as calls:
+            names |= {found.name async for found in _list(calls, ApiRequest("list", "pods", key.namespace))}
+            if name := nearest(key.name, sorted(names)):
+                return f"{key.namespace}/{name}"
+            query = {"fieldSelector": f"metadata.name={key.name}"}
+            elsewhere = [found async for found in _list(calls, ApiRequest("list", "pods", query=query))]
+            if elsewhere:
+                return str(min(elsewhere))
+            is_node = (await calls.make(ApiRequest("get", "nodes", name=key.name))).outcome is Outcome.DONE
+            return f"node/{key.name}" if is_node else None
+    name = nearest(key.name, sorted(names))
+    return f"{key.namespace}/{name}" if name else None
+
+
+async def absent_namespace(name: str, flags: Mapping[str, Any]) -> str:
+    """Return that there is no such namespace, with a suggestion; "" if it exists, or the user may not read it."""
+    with contextlib.suppress(CredentialsError, CallFailed):
+        async with _calls(flags) as calls:
+            answer = await calls.make(ApiRequest("get", "namespaces", name=name))
+            if answer.outcome is Outcome.ABSENT:
+                known = sorted([found.name async for found in _list(calls, ApiRequest("list", "namespaces"))])
+                return f"there is no namespace {name!r}{did_you_mean(name, known)}"
+    return ""
+
+
+@contextlib.asynccontextmanager
+async def _calls(flags: Mapping[str, Any]) -> AsyncIterator[ApiCalls]:
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    try:
+        yield ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    finally:
+        await connection.close()
+
+
+def _list(calls: ApiCalls, request: ApiRequest) -> AsyncIterator[NamespacedName]:
+    return list_items(calls, request, _key)
+
+
+def _key(body: JsonObject) -> NamespacedName:
+    metadata = body.get("metadata") or {}
+    return NamespacedName(str(metadata.get("namespace")), str(metadata.get("name")))

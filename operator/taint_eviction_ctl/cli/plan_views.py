@@ -1,0 +1,187 @@
+"""A plan for people: the summary line first, then tables, shortened for reading.
+
+``wide`` shortens nothing and shows every pod, including those that stay, in more columns.
+"""
+
+from collections.abc import Callable, Iterable
+
+import click
+
+from taint_eviction.cli.visible import visible
+from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began
+from taint_eviction_ctl.cli.tables import Row, table_lines
+from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, PlannedNode
+from taint_eviction_ctl.planning.planned_pod import PlannedPod
+from taint_eviction_ctl.planning.wording import held_by, leaves, moment, notes, paused, summary, why
+
+_MAX_PODS = 50
+_MAX_ROWS = 20
+
+
+def print_plan(plan: Plan, wide: bool) -> None:
+    """Print a plan to stdout."""
+    click.echo(click.style(visible(summary(plan)), bold=True))
+    if plan.described:
+        click.echo(visible(f"if: {'; '.join(plan.described)}"))
+    _print_pods(plan, wide)
+    _print_nodes(plan, wide)
+    _print_owners(plan, wide)
+    _print_budgets(plan, wide)
+    _print_unschedulable(plan)
+    said = notes(plan)
+    if said:
+        click.echo()
+    for note in said:
+        click.echo(visible(f"note: {note}"))
+
+
+def _table(title: str, header: Row, rows: Iterable[Row], styles: dict[int, Callable[[str], str]] | None = None) -> None:
+    listed = list(rows)
+    if listed:
+        click.echo("\n".join(["", click.style(title, bold=True), *table_lines(header, listed, styles)]))
+
+
+def _red(text: str) -> str:
+    return click.style(text, fg="red")
+
+
+def _yellow(text: str) -> str:
+    return click.style(text, fg="yellow")
+
+
+def _more(shown: int, total: int, what: str) -> None:
+    if total > shown:
+        click.echo(f"  … and {total - shown} more {what} (-o wide shows all)")
+
+
+def _print_pods(plan: Plan, wide: bool) -> None:
+    leaving = plan.leaving
+    if not wide:
+        rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in leaving]
+        _table("pods that leave", ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
+        _more(_MAX_PODS, len(rows), "pods")
+        return
+    staying = [pod for pod in plan.pods if pod.leaves_at is None]
+    wide_rows = [
+        (
+            *_when(pod, plan),
+            str(pod.ref),
+            pod.facts.pod.node_name or "",
+            _owner(pod),
+            _since(pod, plan),
+            ", ".join(str(taint) for taint in pod.repelled_by) or "-",
+            _why(pod, plan),
+        )
+        for pod in [*leaving, *staying]
+    ]
+    header = ("", "AT", "POD", "NODE", "OWNER", "SINCE", "UNTOLERATED TAINTS", "BECAUSE")
+    _table("pods", header, wide_rows, {0: _yellow})
+
+
+def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
+    if pod.leaves_at is None:
+        return "orphaned" if pod.forecast.orphaned else "stays", ""
+    return leaves(pod.leaves_at, plan), moment(pod.leaves_at, plan.now)
+
+
+def _why(pod: PlannedPod, plan: Plan) -> str:
+    parts = [why(pod.forecast)]
+    if pod.out_of_service:
+        parts.append(BY_DELETE_OUT_OF_SERVICE)
+    if pod.blocked:
+        deleted = "" if pod.deleted_at is None else f" until {moment(pod.deleted_at, plan.now)}, then it is deleted"
+        parts.append(f"BLOCKED: {held_by(pod)}{deleted}")
+    if pod.paused_by:
+        parts.append(paused(pod))
+    if pod.adopted is not None:
+        parts.append("its countdown is taken over" if pod.adopted else "the built-in controller's: nothing holds it")
+    if pod.lost:
+        parts.append("gone for good: no controller recreates it")
+    if pod.recreated_for_ever:
+        parts.append("its DaemonSet recreates it there each time")
+    return "; ".join(parts)
+
+
+def _owner(pod: PlannedPod) -> str:
+    return str(pod.facts.owner) if pod.facts.owner else "-"
+
+
+def _since(pod: PlannedPod, plan: Plan) -> str:
+    verdicts = pod.forecast.decision.verdicts
+    if not verdicts:
+        return "-"
+    verdict = getattr(pod.forecast.decision, "deciding", verdicts[0])
+    return began(moment(verdict.start_at, plan.now), verdict.start_source.value)
+
+
+def _print_nodes(plan: Plan, wide: bool) -> None:
+    nodes = [node for node in plan.nodes.values() if node.matters or (wide and node.taints)]
+    nodes.sort(key=lambda node: (-node.tally.leaving, node.name))
+    shown = nodes if wide else nodes[:_MAX_ROWS]
+    header = ("NODE", "ZONE", "LEAVE", "TAINTS")
+    _table("nodes", header, [_node_row(node) for node in shown])
+    _more(len(shown), len(nodes), "nodes")
+
+
+def _node_row(node: PlannedNode) -> Row:
+    taints = "deleted" if node.deleted else ", ".join(str(taint) for taint in node.taints)
+    return node.name, node.zone or "-", f"{node.tally.leaving} of {node.tally.total}", taints
+
+
+def _print_owners(plan: Plan, wide: bool) -> None:
+    found = [(key, tally) for key, tally in plan.owners.items() if tally.leaving]
+    found.sort(key=lambda each: (-each[1].leaving / each[1].total, each[0][0], str(each[0][1])))
+    rows = [
+        (namespace, str(owner) if owner else "none: gone for good", f"{tally.leaving} of {tally.total}")
+        for (namespace, owner), tally in found
+    ]
+    shown = rows if wide else rows[:_MAX_ROWS]
+    _table("owners", ("NAMESPACE", "OWNER", "LEAVE"), shown)
+    _more(len(shown), len(rows), "owners")
+
+
+def _print_budgets(plan: Plan, wide: bool) -> None:
+    found = plan.budgets if wide else [each for each in plan.budgets if each.leaving]
+    found = sorted(found, key=lambda each: (each not in plan.broken_budgets, each.budget.key))
+    shown = found if wide else found[:_MAX_ROWS]
+    title = "PodDisruptionBudgets, if no pod is replaced meanwhile"
+    header = ("BUDGET", "HEALTHY", "NEEDS", "LEAVE", "")
+    _table(title, header, [_budget_row(each, plan) for each in shown], {4: _red})
+    _more(len(shown), len(found), "budgets")
+
+
+def _budget_row(each: PlannedBudget, plan: Plan) -> Row:
+    said = []
+    if each.violation is not None:
+        at = moment(each.violation.at, plan.now)
+        said.append(f"VIOLATED at {at}, down to {each.violation.lowest} healthy")
+    if each.blocked:
+        said.append(f"BLOCKS {len(each.blocked)} of them")
+    if not said and each.asking:
+        said.append("allows them")
+    numbers = str(each.before.healthy), str(each.before.desired), str(each.leaving)
+    return str(each.budget), *numbers, "; ".join(said)
+
+
+def _print_unschedulable(plan: Plan) -> None:
+    """Show pods that could not be scheduled where they are: the worked example of the Kubernetes documentation."""
+    waiting = [
+        (str(pod.ref), name, ", ".join(str(taint) for taint in taints))
+        for pod in plan.pods
+        for name, taints in pod.kept_from.items()
+    ]
+    title = "pods without a node, and nodes whose taints they do not tolerate"
+    _table(title, ("POD", "NODE", "UNTOLERATED TAINTS"), waiting[:_MAX_ROWS])
+    _more(_MAX_ROWS, len(waiting), "pairs")
+    rows = [
+        (str(pod.ref), pod.facts.pod.node_name or "", ", ".join(str(taint) for taint in pod.repelled_by))
+        for pod in plan.pods
+        if pod.repelled_by and pod.leaves_at is None and not _going_or_mirror(pod)
+    ]
+    title = "pods that stay, but could not be scheduled on their node again"
+    _table(title, ("POD", "NODE", "UNTOLERATED TAINTS"), rows[:_MAX_ROWS])
+    _more(_MAX_ROWS, len(rows), "pods")
+
+
+def _going_or_mirror(pod: PlannedPod) -> bool:
+    return pod.forecast.orphaned or pod.facts.pod.terminating or pod.facts.pod.mirror

@@ -1,0 +1,48 @@
+"""Whose countdowns are taken over, and which pods the built-in controller evicts, if it runs beside this one.
+
+A countdown can only be taken over while it runs. A pod that does not tolerate a taint at all is evicted by the built-in
+controller at once, and no guard of this controller holds it.
+"""
+
+from taint_eviction.core.adoption import may_be_marked
+from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.planned_pod import PlannedPod
+
+
+def add_adoption(plan: Plan, adopt_from_seconds: float, stopped: bool = False) -> None:
+    """Note for each pod whether its countdown would be taken over, if shorter tolerances than this are left alone.
+    ``stopped``: hand-back was ordered, so none is. For other pods the plan says what this controller would do: the
+    built-in one may be sooner.
+    """
+    for pod in plan.pods:
+        seconds = _tolerance_seconds(pod)
+        if seconds is not None:
+            pod.adopted = not stopped and 0 < seconds >= adopt_from_seconds and may_be_marked(pod.forecast.pod)
+    leaving = [pod for pod in plan.pods if pod.adopted is not None]
+    builtin = sum(not pod.adopted for pod in leaving)
+    if builtin:
+        why = "hand-back was ordered" if stopped else _why_not(adopt_from_seconds)
+        plan.notes.append(
+            f"the built-in controller evicts {builtin} of {len(leaving)} pods, past breaker, budgets, limits and"
+            f" pauses: {why}"
+        )
+    elif leaving:
+        plan.notes.append("all countdowns are taken over: breaker, budgets, limits and pauses hold the pods")
+
+
+def _why_not(adopt_from_seconds: float) -> str:
+    return f"they do not tolerate a taint, or for less than {adopt_from_seconds:g} s"
+
+
+def _tolerance_seconds(pod: PlannedPod) -> float | None:
+    """Return for how long the built-in controller tolerates the pod's taints; None: it never evicts the pod."""
+    if pod.forecast.pod.mirror or pod.forecast.pod.terminating:
+        return None
+    seconds = []
+    for verdict in pod.forecast.decision.verdicts:
+        # The built-in controller has no default toleration seconds.
+        if verdict.toleration is None or verdict.by_default:
+            seconds.append(0.0)
+        elif verdict.fire_at is not None:
+            seconds.append(verdict.fire_at - verdict.start_at)
+    return min(seconds, default=None)

@@ -1,0 +1,128 @@
+"""A cluster → the inventory; and dry-run evictions, which ask its API server what budgets allow.
+Reads nodes, pods and budgets page by page; changes nothing. Needs the rights to list nodes, pods and
+poddisruptionbudgets, and to create pods/eviction: without one of the latter two the plan says so and continues.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.evictions import eviction_body
+from taint_eviction.adapters.item_lists import list_items
+from taint_eviction.core.text import JsonObject
+from taint_eviction.runtime.ports import CallFailed, FailureReason
+from taint_eviction_ctl.planning.disruption_budgets import EvictionVerdict
+from taint_eviction_ctl.planning.inventory import Inventory
+from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.planned_pod import PlannedPod
+from taint_eviction_ctl.planning.reading import InventoryReader, Putting
+
+_TOLD_EVERY = 500
+_POLICY = "policy/v1"
+_FORBIDDEN = 403
+_TOO_MANY = 429
+_TRIES_AT_ONCE = 10
+# For pods beyond this number only the arithmetic counts.
+_MAX_TRIES = 500
+_NO_RIGHT = "this user may not create pods/eviction: the API server does not confirm what is said of budgets"
+
+
+async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespace: str = "") -> Inventory:
+    """List nodes, and pods and budgets of a namespace, "": of all.
+
+    Raise ``CallFailed`` if nodes or pods cannot be listed.
+    """
+    inventory = Inventory()
+    reader = InventoryReader(inventory)
+    for resource, kind, within in (("nodes", "Node", ""), ("pods", "Pod", namespace)):
+        async for put in list_items(calls, ApiRequest("list", resource, within), _reading(reader, kind)):
+            put()
+            if len(inventory) % _TOLD_EVERY == 0:
+                progress(len(inventory))
+    try:
+        await _put_budgets(calls, reader, namespace)
+    except CallFailed as error:
+        if error.reason not in (FailureReason.FORBIDDEN, FailureReason.NOT_FOUND):
+            raise
+        inventory.budgets_known = False
+        inventory.notes.append(f"budgets could not be listed: {error}")
+    return inventory
+
+
+async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Inventory:
+    """List the pods and budgets of some namespaces; raise ``CallFailed`` if they cannot be listed."""
+    inventory = Inventory()
+    reader = InventoryReader(inventory)
+    for namespace in namespaces:
+        await _put_budgets(calls, reader, namespace)
+        if any(key.namespace == namespace for key in inventory.budgets):
+            async for put in list_items(calls, ApiRequest("list", "pods", namespace), _reading(reader, "Pod")):
+                put()
+    return inventory
+
+
+async def _put_budgets(calls: ApiCalls, reader: InventoryReader, namespace: str) -> None:
+    request = ApiRequest("list", "poddisruptionbudgets", namespace, group=_POLICY)
+    async for put in list_items(calls, request, _reading(reader, "PodDisruptionBudget")):
+        put()
+
+
+def _reading(reader: InventoryReader, kind: str) -> Callable[[JsonObject], Putting]:
+    return lambda item: reader.read({**item, "kind": kind}, "cluster")
+
+
+async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
+    """Ask the API server for a dry-run eviction of each pod that leaves and has a budget, one by one.
+
+    The server forgets a dry run, so it answers for each pod as if that were the only one: a budget that allows one
+    disruption allows each of five pods here. Only the arithmetic shows that it does not allow all five.
+    """
+    wanted = [pod for pod in plan.leaving if pod.asks and pod.budgets]
+    if len(wanted) > _MAX_TRIES:
+        plan.notes.append(
+            f"only the first {_MAX_TRIES} of {len(wanted)} pods with budgets were tried on the API server"
+        )
+    refused = asyncio.Event()
+    turn = asyncio.Semaphore(_TRIES_AT_ONCE)
+
+    async def try_one(pod: PlannedPod) -> None:
+        async with turn:
+            if not refused.is_set():
+                await _try(calls, pod, refused)
+
+    await asyncio.gather(*(try_one(pod) for pod in wanted[:_MAX_TRIES]))
+    if refused.is_set():
+        plan.notes.append(_NO_RIGHT)
+    elif wanted:
+        plan.notes.append(_confirmed(wanted[:_MAX_TRIES]))
+
+
+async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event) -> None:
+    key, body = pod.ref.key, eviction_body(pod.ref)
+    try:
+        answer = await calls.make(
+            ApiRequest("create", "pods/eviction", key.namespace, key.name, {"dryRun": "All"}, body)
+        )
+    except CallFailed as error:
+        pod.server_answer = f"the API server could not be asked: {error}"
+        return
+    failure = answer.failure
+    if failure is None:
+        pod.server_allows = True
+    elif answer.status == _FORBIDDEN and "pods/eviction" in str(failure):
+        refused.set()
+    elif failure.block is None and answer.status >= _TOO_MANY:
+        # The answer of a busy or broken server says nothing about the pod.
+        pod.server_answer = f"the API server could not be asked: {failure}"
+    else:
+        pod.server_allows = False
+        pod.server_answer = f"the API server says: {failure}"
+
+
+def _confirmed(asked: Sequence[PlannedPod]) -> str:
+    allowed = sum(pod.server_allows is True for pod in asked)
+    blocked = sum(pod.server_allows is False for pod in asked)
+    otherwise = sum(pod.server_allows is False and pod.verdict is EvictionVerdict.ALLOWED for pod in asked)
+    said = f"confirmed by dry-run evictions, each pod alone: the API server allows {allowed} and refuses {blocked}"
+    said += f", {otherwise} of which the arithmetic allows" if otherwise else ""
+    return said + (f"; {unasked} could not be asked" if (unasked := len(asked) - allowed - blocked) else "")

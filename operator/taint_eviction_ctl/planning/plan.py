@@ -1,0 +1,242 @@
+"""A plan: what happens to each pod, added up by node, owner and budget.
+
+It is made from an inventory and a what-if. ``core.forecast`` decides; ``cli`` prints.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from taint_eviction.core.decision import DecisionPolicy, Evict
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.label_selectors import chooses
+from taint_eviction.core.matching import discouraging, repelling
+from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, deletes_at, handling_of
+from taint_eviction.core.sentences import out_of_service_note
+from taint_eviction_ctl.planning.budgets import covered as _covered
+from taint_eviction_ctl.planning.disruption_budgets import (
+    Budget,
+    CoveredPod,
+    EvictionApi,
+    Standing,
+    Violation,
+    standing,
+    violation,
+)
+from taint_eviction_ctl.planning.forecast import WhatIf, forecast
+from taint_eviction_ctl.planning.inventory import Inventory, Owner, PodFacts
+from taint_eviction_ctl.planning.planned_pod import PlannedPod
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many pods leave, of how many."""
+
+    leaving: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """A node as it would be after the changes."""
+
+    name: str
+    zone: str
+    taints: tuple[Taint, ...]
+    deleted: bool
+    tally: Tally
+
+    @property
+    def matters(self) -> bool:
+        """Return whether its pods may leave or be orphaned."""
+        return self.deleted or any(taint.effect == NO_EXECUTE for taint in self.taints)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBudget:
+    """What happens to a budget: deletions may violate it, and it may block evictions.
+
+    ``covered``: how many pods it covers; ``leaving``: how many of these leave; ``asking``: how many of the latter by
+    the eviction API.
+    """
+
+    budget: Budget
+    before: Standing
+    covered: int
+    leaving: int
+    asking: int
+    violation: Violation | None
+    blocked: tuple[PodRef, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """The whole plan.
+
+    ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, in the order of
+    their deadlines, including those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is
+    not in the inventory, how many pods are bound to it. ``nothing_goes``: what holds every pod that would leave, "" if
+    some would go. ``asked``: the question in words, for a picture.
+    """
+
+    now: Moment
+    what_if: WhatIf
+    described: list[str]
+    mode: EvictionMode
+    inventory: Inventory
+    pods: list[PlannedPod]
+    leaving: list[PlannedPod] = field(default_factory=list)
+    nodes: dict[str, PlannedNode] = field(default_factory=dict)
+    owners: dict[tuple[str, Owner | None], Tally] = field(default_factory=dict)
+    budgets: list[PlannedBudget] = field(default_factory=list)
+    unknown_nodes: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    nothing_goes: str = ""
+    asked: str = ""
+
+    @property
+    def bare(self) -> list[PlannedPod]:
+        """The pods that no controller recreates when they or their nodes are deleted."""
+        return [pod for pod in self.pods if pod.lost]
+
+    @property
+    def broken_budgets(self) -> list[PlannedBudget]:
+        """The budgets that are violated or block evictions."""
+        return [each for each in self.budgets if each.violation is not None or each.blocked]
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the whole input could be read."""
+        return not self.inventory.problems
+
+
+def make_plan(
+    inventory: Inventory,
+    what_if: WhatIf,
+    described: list[str],
+    now: Moment,
+    policy: DecisionPolicy,
+    eviction: EvictionPolicy,
+) -> Plan:
+    """Forecast every pod of the inventory and add it up."""
+    nodes = [facts.node for facts in inventory.nodes.values()]
+    forecasts = forecast(nodes, [facts.pod for facts in inventory.pods.values()], what_if, now, policy, eviction)
+    pods = [PlannedPod(inventory.pods[each.pod.ref.key], each) for each in forecasts]
+    plan = Plan(now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes))
+    found = [(pod.leaves_at, pod.ref.key, pod) for pod in pods if pod.leaves_at is not None]
+    plan.leaving = [pod for _, _, pod in sorted(found, key=lambda each: each[:2])]
+    _add_handling(plan)
+    _add_nodes(plan)
+    _add_scheduling(plan)
+    _add_up(plan)
+    _add_budgets(plan)
+    return plan
+
+
+def _add_handling(plan: Plan) -> None:
+    for pod in plan.leaving:
+        decision = pod.forecast.decision
+        if isinstance(decision, Evict):
+            pod.handling = handling_of(decision.deciding, pod.forecast.pod, pod.forecast.eviction)
+            pod.deletes_at = deletes_at(decision, pod.forecast.pod, pod.forecast.eviction)
+
+
+def _add_nodes(plan: Plan) -> None:
+    for name, facts in plan.inventory.nodes.items():
+        taints = plan.what_if.taints.get(name, facts.node.taints)
+        plan.nodes[name] = PlannedNode(name, facts.zone, taints, name in plan.what_if.deleted_nodes, Tally())
+        if note := out_of_service_note(replace(facts.node, taints=taints)):
+            plan.notes.append(f"node {name}: {note}")
+
+
+def _add_scheduling(plan: Plan) -> None:
+    tainted = [node for node in plan.nodes.values() if node.taints]
+    for pod in plan.pods:
+        tolerations = pod.forecast.pod.tolerations
+        if pod.facts.pod.node_name is None:
+            found = {node.name: repelling(tolerations, node.taints) for node in tainted}
+            pod.kept_from = {name: taints for name, taints in found.items() if taints}
+            continue
+        node = plan.nodes.get(pod.facts.pod.node_name)
+        if node is None or not node.taints:
+            continue
+        pod.repelled_by = repelling(tolerations, node.taints)
+        pod.discouraged_by = discouraging(tolerations, node.taints)
+        owner = pod.facts.owner
+        daemon = owner is not None and owner.kind == "DaemonSet"
+        pod.recreated_for_ever = daemon and pod.leaves_at is not None and not pod.repelled_by
+
+
+def _add_up(plan: Plan) -> None:
+    for pod in plan.pods:
+        left = pod.leaves_at is not None
+        name = pod.facts.pod.node_name
+        if not pod.facts.pod.mirror:
+            owner = plan.owners.setdefault((pod.ref.key.namespace, pod.facts.owner), Tally())
+            owner.total, owner.leaving = owner.total + 1, owner.leaving + left
+        if name is None:
+            continue
+        if name not in plan.nodes:
+            plan.unknown_nodes[name] += 1
+            continue
+        node = plan.nodes[name].tally
+        node.total, node.leaving = node.total + 1, node.leaving + left
+
+
+# Budgets
+
+
+def _add_budgets(plan: Plan) -> None:
+    covered = _cover(plan)
+    standings = {key: standing(plan.inventory.budgets[key], pods) for key, pods in covered.items()}
+    _ask(plan.leaving, EvictionApi(standings))
+    leaving: dict[NamespacedName, list[PlannedPod]] = {key: [] for key in plan.inventory.budgets}
+    for pod in plan.leaving:
+        for budget in pod.budgets:
+            leaving[budget.key].append(pod)
+    for key, budget in plan.inventory.budgets.items():
+        before, going = standings[key], leaving[key]
+        asking, blocked = sum(pod.asks for pod in going), tuple(pod.ref for pod in going if pod.blocked)
+        violated = _violation(before, going)
+        plan.budgets.append(PlannedBudget(budget, before, len(covered[key]), len(going), asking, violated, blocked))
+
+
+def _ask(leaving: Iterable[PlannedPod], api: EvictionApi) -> None:
+    for pod in leaving:
+        if pod.asks:
+            pod.verdict = api.evict(_covered(pod.facts), pod.budgets)
+        elif not pod.paused_by:
+            api.delete(_covered(pod.facts), pod.budgets)
+
+
+def _violation(before: Standing, leaving: Iterable[PlannedPod]) -> Violation | None:
+    """Return how deletions, with the evictions that a budget allows, violate it; evictions alone never do."""
+    gone = [pod for pod in leaving if not (pod.blocked or pod.paused_by)]
+    if all(pod.asks for pod in gone):
+        return None
+    return violation(before, [(pod.leaves_at or 0.0, _covered(pod.facts)) for pod in gone])
+
+
+def _cover(plan: Plan) -> Mapping[NamespacedName, list[CoveredPod]]:
+    """Find the pods that each budget covers. Equal labels are one shared object, so each is matched only once."""
+    by_namespace: dict[str, list[Budget]] = {}
+    for budget in plan.inventory.budgets.values():
+        by_namespace.setdefault(budget.key.namespace, []).append(budget)
+    covered: dict[NamespacedName, list[CoveredPod]] = {key: [] for key in plan.inventory.budgets}
+    known: dict[tuple[str, int], tuple[Budget, ...]] = {}
+    for pod in plan.pods:
+        namespace = pod.ref.key.namespace
+        if namespace not in by_namespace:
+            continue
+        key = namespace, id(pod.facts.labels)
+        if key not in known:
+            known[key] = tuple(_choosing(by_namespace[namespace], pod.facts))
+        pod.budgets = known[key]
+        for budget in pod.budgets:
+            covered[budget.key].append(_covered(pod.facts))
+    return covered
+
+
+def _choosing(budgets: Iterable[Budget], facts: PodFacts) -> Iterable[Budget]:
+    return (budget for budget in budgets if budget.selector is not None and chooses(budget.selector, facts.labels))

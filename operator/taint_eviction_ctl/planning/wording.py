@@ -1,0 +1,216 @@
+"""A plan in words: durations, instants, reasons, notes, and the summary line."""
+
+from collections.abc import Iterator
+
+from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
+from taint_eviction.core.sentences import tolerated
+from taint_eviction_ctl.planning.forecast import PodForecast
+from taint_eviction_ctl.planning.inventory import Inventory
+from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.planned_pod import PlannedPod
+
+# A pod that leaves within this time after the change leaves "at once".
+_AT_ONCE_SECONDS = 1.0
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_MAX_KINDS = 8
+_ORPHANED = "its node is deleted: the pod garbage collector removes it"
+
+
+def span(seconds: float) -> str:
+    """Write a duration in its two largest units: ``5 m``, ``1 h 10 m``, ``0 s``."""
+    left = round(abs(seconds))
+    if left >= FAR_FUTURE_SECONDS / 2:
+        return "100 years"
+    parts = []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def moment(instant: float, now: Moment) -> str:
+    """Write an instant by the API server's clock; with the date unless it is today."""
+    full, today = format_rfc3339(now.epoch_of(instant)), format_rfc3339(now.server_epoch)
+    if instant - now.at >= FAR_FUTURE_SECONDS / 2:
+        return "in 100 years"
+    return full[11:] if full[:10] == today[:10] else full
+
+
+def leaves(instant: float, plan: Plan) -> str:
+    """Return when a pod leaves, from now: ``at once``, ``in 5 m``."""
+    ahead = instant - plan.now.at
+    if ahead < -_AT_ONCE_SECONDS:
+        return f"at once ({span(ahead)} overdue)"
+    return "at once" if ahead < _AT_ONCE_SECONDS else f"in {span(ahead)}"
+
+
+def why(forecast: PodForecast) -> str:
+    """Return why a pod leaves or stays."""
+    if forecast.orphaned:
+        return _ORPHANED
+    decision = forecast.decision
+    if isinstance(decision, Evict):
+        held = f"; its owner holds it {span(decision.held_seconds)} longer" if decision.held_seconds else ""
+        return because(decision.deciding) + held
+    if decision.reason is StayReason.TOLERATED:
+        return str(decision.reason.value) + "".join(_beside(verdict) for verdict in decision.verdicts)
+    return str(decision.reason.value)
+
+
+def because(verdict: TaintVerdict) -> str:
+    """Return the deciding taint, the toleration that counts, and a later one that differs."""
+    return tolerated(verdict.taint, verdict.toleration, verdict.by_default) + _beside(verdict)
+
+
+def _beside(verdict: TaintVerdict) -> str:
+    if verdict.overruled is None:
+        return ""
+    return f"; [{verdict.overruled}] comes later: only the first toleration that matches counts"
+
+
+def held_by(pod: PlannedPod) -> str:
+    """Return what blocks the eviction of a pod; "" if nothing does."""
+    if pod.server_allows is False:
+        return pod.server_answer
+    if not pod.blocked or pod.verdict is None:
+        return ""
+    return f"{pod.verdict.value} ({', '.join(str(budget) for budget in pod.budgets)})"
+
+
+def paused(pod: PlannedPod) -> str:
+    """Return which rule pauses a pod; "" if none does."""
+    return f"paused by rule {pod.paused_by}" if pod.paused_by else ""
+
+
+# The summary
+
+
+def summary(plan: Plan) -> str:
+    """Return one line: how many pods leave, when, and with which consequences; first, if so, that none leaves."""
+    held = f"no pod leaves now: every pod that would leave is held by {plan.nothing_goes}. Without that: "
+    return (held if plan.nothing_goes else "") + _summary(plan)
+
+
+def _summary(plan: Plan) -> str:
+    would = "will" if plan.what_if.empty else "would"
+    scope = [node for node in plan.nodes.values() if node.matters]
+    total = sum(node.tally.total for node in scope)
+    leaving = plan.leaving
+    if not scope:
+        return f"no pod {would} leave: {_of_nodes(len(plan.nodes))} NoExecute taint{_unknown(plan)}{_unread(plan)}"
+    head = f"{len(leaving)} of {many(total, 'pod')} on {many(len(scope), 'node')} {would} leave"
+    later = plan.what_if.at - plan.now.at
+    if later >= _AT_ONCE_SECONDS:
+        head = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): {head}"
+    when = _when(plan)
+    return (
+        "; ".join([head + (f": {when}" if when else ""), *_consequences(plan, would)]) + _unknown(plan) + _unread(plan)
+    )
+
+
+def _when(plan: Plan) -> str:
+    at = plan.what_if.at
+    instants = [pod.leaves_at for pod in plan.leaving if pod.leaves_at is not None]
+    before = [instant for instant in instants if plan.now.at < at and instant < at]
+    once = [instant for instant in instants if instant not in before and instant < at + _AT_ONCE_SECONDS]
+    rest = [instant for instant in instants if instant >= at + _AT_ONCE_SECONDS]
+    parts = [f"{len(before)} before that"] if before else []
+    parts += [f"{len(once)} at once"] if once else []
+    parts += [f"{len(rest)} within {span(max(rest) - at)}"] if rest else []
+    return ", ".join(parts)
+
+
+def _consequences(plan: Plan, would: str) -> list[str]:
+    leaving = plan.leaving
+    anyway = 0 if plan.what_if.empty else sum(pod.forecast.anyway for pod in leaving)
+    orphans = sum(pod.forecast.orphaned for pod in plan.pods)
+    for_ever = sum(pod.recreated_for_ever for pod in leaving)
+    found = [f"{anyway} of them anyway"] if anyway else []
+    violated = sum(each.violation is not None for each in plan.budgets)
+    if violated:
+        found.append(f"{many(violated, 'budget')} {would} be violated")
+    blocked = sum(pod.blocked for pod in leaving)
+    if blocked:
+        blocking = sum(bool(each.blocked) for each in plan.budgets)
+        by = f" by {many(blocking, 'budget')}" if blocking else ""
+        found.append(f"{many(blocked, 'pod')} {would} be blocked{by}")
+    held = sum(bool(pod.paused_by) for pod in leaving)
+    if held:
+        rules = sorted({pod.paused_by for pod in leaving if pod.paused_by})
+        found.append(f"{many(held, 'pod')} {would} be paused by {_named(rules, 'rule')}")
+    if plan.bare:
+        found.append(f"{many(len(plan.bare), 'bare pod')} gone for good")
+    if for_ever:
+        found.append(f"{many(for_ever, 'DaemonSet pod')} evicted and recreated again and again")
+    if orphans:
+        found.append(f"{many(orphans, 'pod')} orphaned with {many(len(plan.what_if.deleted_nodes), 'node')}")
+    return found
+
+
+def _named(names: list[str], what: str) -> str:
+    return f"{what if len(names) == 1 else f'{what}s'} {', '.join(names)}"
+
+
+def _of_nodes(count: int) -> str:
+    return {0: "there is no node with a", 1: "the one node has no"}.get(count, f"none of {count} nodes has a")
+
+
+def _unknown(plan: Plan) -> str:
+    count = plan.unknown_nodes.total()
+    return f"; {many(count, 'pod')} left out: the input lacks their nodes" if count else ""
+
+
+def _unread(plan: Plan) -> str:
+    count = plan.inventory.unread
+    return "" if not count else f"; INCOMPLETE: {many(count, 'part')} of the input could not be read"
+
+
+def many(count: int, what: str) -> str:
+    """Return a number with its noun: ``1 pod``, ``2 pods``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def skipped_kinds(inventory: Inventory) -> str:
+    """Return how many objects of which kinds were skipped; "" if none was."""
+    kinds = inventory.skipped.most_common(_MAX_KINDS)
+    rest = inventory.skipped.total() - sum(count for _, count in kinds)
+    return ", ".join([f"{count} {kind}" for kind, count in kinds] + ([f"{rest} others"] if rest else []))
+
+
+def _about_nodes(plan: Plan) -> Iterator[str]:
+    shutting_down = [name for name, facts in plan.inventory.nodes.items() if facts.node.is_shutting_down]
+    named = {
+        "the input lacks these nodes, to which pods are bound": sorted(plan.unknown_nodes),
+        "these nodes shut down gracefully, and their kubelets end the pods, too": sorted(shutting_down),
+    }
+    for what, names in named.items():
+        if names:
+            yield f"{what}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}"
+
+
+def notes(plan: Plan) -> list[str]:
+    """Return what else readers of this plan should know, one sentence each."""
+    found = list(plan.notes)
+    found += _about_nodes(plan)
+    if skipped := skipped_kinds(plan.inventory):
+        found.append(f"skipped objects of other kinds: {skipped}")
+    if plan.inventory.repeated:
+        found.append(f"{many(plan.inventory.repeated, 'object')} given more than once: the last one counts")
+    if plan.inventory.complained:
+        found.append(f"{many(plan.inventory.complained, 'object')} could be read only in part (see stderr)")
+    if any(each.before.counted for each in plan.budgets):
+        found.append("budgets without a current status are counted from the pods in the input")
+    if not plan.inventory.budgets_known:
+        found.append("budgets are not known: the plan is made without them")
+    asking = sum(pod.asks_to_be_held for pod in plan.leaving)
+    if asking:
+        found.append(f"{many(asking, 'pod')} with a longer hold than is granted (annotation {HOLD_ANNOTATION})")
+    if any(pod.blocked and pod.server_allows is not False for pod in plan.leaving):
+        found.append("of several pods that are due together, a budget may allow other ones than shown here")
+    if any(pod.deleted_at is not None for pod in plan.leaving):
+        found.append("a blocked pod is deleted once budgets have refused it for the evict timeout")
+    return found
