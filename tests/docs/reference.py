@@ -27,6 +27,7 @@ from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, T
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "manifests" / "chart"
+MONITORING = ROOT / "manifests" / "components" / "monitoring"
 
 MADE = "<!-- Made from the code: `python -m tests.docs.reference` writes this page. -->"
 
@@ -195,6 +196,17 @@ def chart_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def rules_file() -> str:
+    """Return the alerts as a file that Prometheus reads by itself, without its operator."""
+    lines = (MONITORING / "prometheus-rule.yaml").read_text(encoding="utf-8").splitlines()
+    begin = lines.index("spec:") + 1
+    head = (
+        "# The alerts of prometheus-rule.yaml for a Prometheus without its operator, as rule_files has them.",
+        "# Made from that file: `python -m tests.docs.reference` writes this one.",
+    )
+    return "\n".join([*head, *(line.removeprefix("  ") for line in lines[begin:])]) + "\n"
+
+
 def chart_flag(group: str, key: str) -> str:
     """Return the flag that a value in a group sets."""
     kebab = re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", key)
@@ -244,6 +256,7 @@ MAKERS = {
     "docs/reference/exit-codes.md": exit_codes_page,
     "docs/reference/metrics.md": metrics_page,
     "manifests/chart/README.md": chart_page,
+    "manifests/components/monitoring/taint-eviction.rules.yaml": rules_file,
 }
 
 if __name__ == "__main__":

@@ -59,6 +59,15 @@ def test_the_site_has_every_page_of_the_menu(site: Path) -> None:
     assert len(list(pages(site))) > 30
 
 
+def test_links_of_alerts_lead_to_their_sections(site: Path) -> None:
+    """A pager has the link alone: with the site's address before it, it opens the page at the alert."""
+    rules = (ROOT / "manifests/components/monitoring/prometheus-rule.yaml").read_text(encoding="utf-8")
+    links = re.findall(r"runbook_url: https://site.invalid/(\S+)#(\S+)", rules)
+    assert len(links) > 20
+    for page, anchor in links:
+        assert f'id="{anchor}"' in (site / page).read_text(encoding="utf-8"), anchor
+
+
 def test_steps_with_commands_continue_counting(site: Path) -> None:
     """The code of a step is inside the step, so that the next step is not number 1 again."""
     page = (site / "install/static-pod.html").read_text(encoding="utf-8")

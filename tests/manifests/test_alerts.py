@@ -216,7 +216,13 @@ def test_the_dashboard_answers_four_questions_in_rows() -> None:
     """The state comes first; annotations mark in all panels when the breaker was open or evictions were paused."""
     titles = [(panel["type"] == "row", panel["title"]) for panel in dashboard()["panels"]]
     assert [title for is_row, title in titles if is_row] == ["Is it well", "What goes on", "What is held", "API"]
-    assert {"p50", "p99", "Tainted nodes", "Evictions by taint key", "Evictions by namespace"} <= {t for _, t in titles}
+    assert {
+        "Lateness: half within",
+        "Lateness: 99 of 100 within",
+        "Tainted nodes",
+        "Evictions by taint key",
+        "Evictions by namespace",
+    } <= {t for _, t in titles}
     assert [each["name"] for each in dashboard()["annotations"]["list"]] == ["Circuit breaker", "Pauses"]
 
 
@@ -283,6 +289,14 @@ def write_rules(directory: Path, found: list[dict[str, Any]]) -> Path:
     path = directory / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "taint-eviction-controller", "rules": found}]}))
     return path
+
+
+@needs_promtool
+def test_prometheus_reads_the_file_of_rules_for_itself() -> None:
+    """It has the same alerts, and needs no operator."""
+    path = MONITORING / "taint-eviction.rules.yaml"
+    promtool("check", "rules", str(path))
+    assert [rule for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]] == list(rules())
 
 
 @needs_promtool
