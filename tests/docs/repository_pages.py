@@ -30,6 +30,10 @@ PAGES = {
     "tests/simulation/README.md": "explorations.md",
 }
 
+GLOSSARY = "glossary.md"
+# Terms that are also words of other meanings, or in nearly every sentence.
+_TOO_COMMON = {"open", "late", "due", "hold", "guard", "to evict", "to mark", "to cancel", "budget"}
+
 _FENCE = re.compile(r"^\s*```")
 _ITEM = re.compile(r"(?:-|\d+\.) ")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -55,6 +59,39 @@ def indented(lines: Sequence[str]) -> Iterator[str]:
         if _FENCE.match(line):
             code ^= True
         yield line if top else " " * missing + line
+
+
+def terms(glossary: str) -> dict[str, str]:
+    """Return the anchor of each term of the glossary, by the term as texts write it."""
+    rows = re.findall(r"^\| (?:<a id=\"[^\"]*\"></a>)?\*\*(.*?)\*\* \|", glossary, re.MULTILINE)
+    named = {term.strip(): row for row in rows for term in row.split(",")}
+    return {term: anchor(row) for term, row in named.items() if term not in _TOO_COMMON and not term.startswith("to ")}
+
+
+def anchor(row: str) -> str:
+    """Return the anchor of a row of the glossary."""
+    return "term-" + re.sub(r"\W+", "-", row.partition(",")[0])
+
+
+def with_terms(lines: Sequence[tuple[str, bool]], known: dict[str, str], glossary: str) -> Iterator[str]:
+    """Yield lines, in which each term is a link to the glossary where it first stands in a paragraph's text."""
+    left = dict(known)
+    for line, is_text in lines:
+        changed = line
+        if is_text and line and not line.startswith(("#", "|", "    ", "<", "!")) and "](" not in line:
+            for term in list(left):
+                # Neither inside code, emphasis or another link, nor a part of a longer word.
+                found = re.search(rf"(?<![\w`*/.\[-]){term}(?![\w`*/\]-])", re.sub(r"`[^`]*`", _blank, changed))
+                if found:
+                    linked = f"[{term}]({glossary}#{left[term]})"
+                    changed = f"{changed[: found.start()]}{linked}{changed[found.end() :]}"
+                    left = {other: at for other, at in left.items() if at != left[term]}
+                    break
+        yield changed
+
+
+def _blank(code: re.Match[str]) -> str:
+    return " " * len(code[0])
 
 
 def _source(uri: str) -> str:
@@ -109,6 +146,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def _with_anchor(row: re.Match[str]) -> str:
+    return f'| <a id="{anchor(row[1])}"></a>**{row[1]}**'
+
+
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Make links of the repository links of the site."""
     uri = page.file.src_uri
@@ -120,5 +161,11 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         path, hash_, anchor = target.partition("#")
         return f"]({posixpath.relpath(path, posixpath.dirname(uri) or '.')}{hash_}{anchor})"
 
-    lines = [_LINK.sub(rewritten, line) if is_text else line for line, is_text in _lines(markdown)]
+    rewritten_lines = [(_LINK.sub(rewritten, line) if is_text else line, is_text) for line, is_text in _lines(markdown)]
+    if uri == GLOSSARY:
+        lines = [re.sub(r"^\| \*\*(.*?)\*\*", _with_anchor, line) for line, _ in rewritten_lines]
+    else:
+        glossary = (ROOT / "docs" / GLOSSARY).read_text(encoding="utf-8")
+        to_glossary = posixpath.relpath(GLOSSARY, posixpath.dirname(uri) or ".")
+        lines = list(with_terms(rewritten_lines, terms(glossary), to_glossary))
     return "\n".join(indented(lines))

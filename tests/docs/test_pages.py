@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.docs.outputs import PAGES, with_outputs
 
 ROOT = Path(__file__).parents[2]
 FRONT_PAGE = ROOT / "README.md"
-PAGES = [FRONT_PAGE, *sorted((ROOT / "docs").glob("**/*.md"))]
 
 _MAX_LINES = 130
 
@@ -32,6 +32,20 @@ def test_a_task_is_read_in_a_few_minutes(page: Path) -> None:
 def test_every_issue_is_a_link(page: Path) -> None:
     """Readers need not find out to which repository a number belongs."""
     assert re.findall(r"(?<![\[\w/ ])#\d{4,}|(?<!PR) #\d{4,}", page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_show_what_commands_print(page: Path) -> None:
+    """If this fails: run ``python -m tests.docs.outputs``, and look at the difference."""
+    text = page.read_text(encoding="utf-8")
+    assert with_outputs(text) == text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_stand_without_comments(page: Path) -> None:
+    """What is said of a command is text, which wraps; beside a long command it would be cut."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert [line for block in blocks for line in block.splitlines() if re.search(r"\S\s+# ", line)] == []
 
 
 def test_why_answers_ten_objections_with_links() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("material", reason="the site needs the extra docs: pip install --editable '.[docs]'")
 
-from tests.docs.repository_pages import indented
+from tests.docs.repository_pages import indented, with_terms
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,6 +95,37 @@ def test_code_in_lists_is_indented_as_the_site_wants_it() -> None:
     ]
     moved = ["- a", "", "    ```sh", "    x \\", "      --y", "    ```", "", "1. b", "    c", *text[9:]]
     assert list(indented(text)) == moved
+
+
+def test_terms_lead_to_the_glossary(site: Path) -> None:
+    """Each where it first stands in a page; the glossary has an anchor for each, and does not link to itself."""
+    glossary = (site / "glossary.html").read_text(encoding="utf-8")
+    anchors = set(re.findall(r'id="(term-[^"]*)"', glossary))
+    assert "#term-" not in glossary.replace('href="#term-', "")
+    links = [
+        (page, found)
+        for page in pages(site)
+        for found in re.findall(r'href="[^"]*glossary.html#(term-[^"]*)"', page.read_text(encoding="utf-8"))
+    ]
+    assert {found for _, found in links} <= anchors
+    assert len(links) == len(set(links))
+    assert len(links) > 100
+
+
+def test_a_term_is_linked_once_and_never_in_code() -> None:
+    """Nor in a heading, a table, a line that has a link already, or a longer word."""
+    lines = ["# A leader", "`the leader` of leaders", "see [x](y) leader", "the leader, a leader", "leader"]
+    assert list(with_terms([(line, True) for line in lines], {"leader": "term-leader"}, "g.md")) == [
+        *lines[:3],
+        "the [leader](g.md#term-leader), a leader",
+        "leader",
+    ]
+
+
+def test_every_page_leads_to_the_next(site: Path) -> None:
+    """The pages can be read one after the other."""
+    assert 'rel="next"' in (site / "quick-start.html").read_text(encoding="utf-8")
+    assert "md-footer__link--next" in (site / "quick-start.html").read_text(encoding="utf-8")
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:

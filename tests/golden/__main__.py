@@ -1,5 +1,6 @@
-"""Writes all golden files anew: ``python -m tests.golden``. Read the diff before you commit it."""
+"""Writes all golden files anew, and the pages that quote them: ``python -m tests.golden``. Read the diff."""
 
+from tests.docs.outputs import write
 from tests.golden.capturing import captured
 from tests.golden.files import TEXTS, file_of
 from tests.golden.moments import MOMENTS
@@ -10,3 +11,4 @@ for stale in set(TEXTS.glob("*.txt")) - kept:
     stale.unlink()
 for moment in MOMENTS:
     file_of(moment).write_text(captured(moment), encoding="utf-8")
+write()
