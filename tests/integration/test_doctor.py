@@ -905,6 +905,44 @@ async def test_monitoring_in_kube_system_counts_for_the_namespaces_that_it_names
     assert found["state"] == state
 
 
+STACK = {"matchLabels": {"release": "stack"}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "state", "said"),
+    [
+        ({"release": "stack"}, {"podMonitorSelector": STACK, "ruleSelector": {}}, "ok", "PodMonitor and"),
+        ({"release": "other"}, {"podMonitorSelector": STACK, "ruleSelector": {}}, "wrong", "selects release=stack"),
+        ({}, {"podMonitorSelector": {}}, "wrong", "PrometheusRule: monitoring/k8s has no ruleSelector"),
+        (
+            {},
+            {"podMonitorSelector": {}, "podMonitorNamespaceSelector": None, "ruleSelector": {}},
+            "wrong",
+            "PodMonitor: monitoring/k8s has no podMonitorNamespaceSelector, so that it looks in its own namespace only",
+        ),
+        (
+            {},
+            {"podMonitorSelector": {}, "podMonitorNamespaceSelector": STACK, "ruleSelector": {}},
+            "wrong",
+            "looks in namespaces with release=stack",
+        ),
+    ],
+)
+async def test_alerts_that_no_prometheus_selects_reach_nobody(
+    at: ClientStage, tmp_path: Path, labels: dict[str, str], spec: dict[str, Any], state: str, said: str
+) -> None:
+    """The selectors of each Prometheus object are compared with the labels, and with the namespace and its labels."""
+    install(at)
+    spec = {"podMonitorNamespaceSelector": {}, "ruleNamespaceSelector": {}, **spec}
+    prometheus = {"metadata": {"name": "k8s", "namespace": "monitoring"}, "spec": spec}
+    item = {"metadata": {"name": NAME, "namespace": NAMESPACE, "labels": labels}}
+    for kind, body in (("podmonitors", item), ("prometheusrules", item), ("prometheuses", prometheus)):
+        listed = json.dumps({"items": [body]})
+        at.server.faults.add(path=f"/{kind}", status=200, message=listed, plain_text=True)
+    found = (await findings(tmp_path))["alerts"]
+    assert (found["state"], said in found["found"]) == (state, True), found
+
+
 @pytest.mark.parametrize(
     ("argument", "added"), [("--breaker", ""), ("--no-leader-elect", ", although no replica has --breaker")]
 )

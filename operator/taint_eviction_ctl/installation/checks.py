@@ -26,6 +26,7 @@ from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
 from taint_eviction_ctl.installation.adoption_findings import AdoptionFindings
 from taint_eviction_ctl.installation.adoption_right import AdoptionRight
+from taint_eviction_ctl.installation.alerts import find_unselected
 from taint_eviction_ctl.installation.guards import Finding, find_admission_policy, find_lost_guards
 from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
 
@@ -585,7 +586,7 @@ class Installation:
         if not unread and all(replica.dry_run for replica in replicas):
             raise NotChecked("a dry run needs none" if replicas else "there is no replica to watch")
         advice = "apply manifests/overlays/monitoring; nobody is told when evictions stop"
-        lacking = []
+        lacking, there = [], dict[str, list[Any]]()
         for kind in ("podmonitors", "prometheusrules"):
             items = await self._monitoring(kind, self._namespace)
             if items is not None and not items and self._namespace != _KUBE_SYSTEM:
@@ -595,11 +596,22 @@ class Installation:
             if items is None:
                 without = "the cluster has no Prometheus operator; alerts of another kind are not seen here"
                 return [CheckResult("alerts", State.UNCHECKED, "whether anybody scrapes the metrics", without)]
+            there[kind] = items
             if not items:
                 lacking.append(kind)
         if lacking:
             return [CheckResult("alerts", State.WRONG, f"no {' and no '.join(lacking)} in {self._namespace}", advice)]
-        return [CheckResult("alerts", State.FINE, "PodMonitor and PrometheusRule are there")]
+        fine = CheckResult("alerts", State.FINE, "PodMonitor and PrometheusRule are there")
+        try:
+            unselected = await find_unselected(there, self._list, self._namespace_labels)
+        except NotChecked as why:
+            return [fine, CheckResult("alerts", State.UNCHECKED, f"whether a Prometheus selects them: {why}")]
+        return [_result("alerts", finding) for finding in unselected] or [fine]
+
+    async def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        body = await self._read(f"namespace {namespace}", ApiRequest("get", "namespaces", name=namespace))
+        metadata = as_object(as_object(body, "the namespace").get("metadata"), "metadata")
+        return as_object(metadata.get("labels"), "metadata.labels")
 
     async def _monitoring(self, kind: str, namespace: str) -> list[Any] | None:
         query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
