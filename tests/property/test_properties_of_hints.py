@@ -123,12 +123,12 @@ class HintsMachine(RuleBasedStateMachine):
     @rule()
     def fill_anew(self) -> None:
         """The queues of one controller are emptied and refilled."""
-        fill_anew(self.refilled)
+        fill_anew(self.refilled, self.now)
 
     @rule(max_works=st.sampled_from([1, 2, 100]))
     def fill_anew_and_take(self, max_works: int) -> None:
         """After a refill, both controllers begin the same work."""
-        fill_anew(self.refilled)
+        fill_anew(self.refilled, self.now)
         self.take(max_works, 100)
 
     @rule(seconds=st.sampled_from([0.5, 1, 2, 5]))

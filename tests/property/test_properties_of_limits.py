@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.property.strategies import examples
-from tests.unit.builders import decided, moment, pod, ref
+from tests.unit.builders import decided, moment, no_order, pod, ref
 from tests.unit.hints import hints, waiting_uids
 
 from taint_eviction.core import fair_queue
@@ -159,7 +159,7 @@ class LimitsMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.held: set[str] = set()
         self.pods = KnownPods(GoneObjects())
-        self.queue = EvictionQueue(policy, None, 0.0, lambda key: key.node_name in self.held, self.pods)
+        self.queue = EvictionQueue(policy, None, 0.0, lambda key: key.node_name in self.held, self.pods, no_order())
         self.history = History([(-1.0, policy)], order=[policy])
         self.wanted: dict[str, tuple[FlowKey, float, bool]] = {}
         self.flying: dict[str, Begun] = {}

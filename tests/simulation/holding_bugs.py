@@ -17,6 +17,7 @@ from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import Guards
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
@@ -121,8 +122,9 @@ def surges_do_not_settle(patch: pytest.MonkeyPatch) -> None:
         list_wait: float,
         is_held: Callable[[FlowKey], bool],
         pods: KnownPods,
+        order: LeavingOrder,
     ) -> None:
-        begin(self, policy, 0.0, list_wait, is_held, pods)
+        begin(self, policy, 0.0, list_wait, is_held, pods, order)
 
     patch.setattr(EvictionQueue, "__init__", without_settling)
 

@@ -10,7 +10,7 @@ from taint_eviction_lab.wiring import replay_scenario
 CATALOGUE = Path(__file__).parent.parent / "scenarios"
 FILES = sorted(CATALOGUE.glob("*.yaml"))
 _DECISIONS = ("evict", "stay", "cancel", "reschedule", "recreate", "restart", "retry", "clock")
-_SETTLED = (*_DECISIONS, "outage", "out", "hold", "budget", "limit", "pause", "breaker", "rules", "lifecycle")
+_SETTLED = (*_DECISIONS, "outage", "out", "hold", "budget", "limit", "pause", "breaker", "rules", "order", "lifecycle")
 KINDS = (*_SETTLED, "shadow", "adopt")
 
 # The numbers of the contract's sections 3 and 6 that a virtual clock can show; W19 only partly, by lists that fail.

@@ -8,10 +8,14 @@ from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, Evict, SeenTaint, TaintVerdict
 from taint_eviction.core.events import Done, Event, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen, PodsSwept
+from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
+from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.objects import (
     NO_EXECUTE,
     NO_SCHEDULE,
+    ControllerRef,
     NamespacedName,
     Node,
     Pod,
@@ -88,8 +92,12 @@ def pod(
     hold_seconds: float | None = None,
     namespace: str = "shop",
     labels: Mapping[str, str] | None = None,
+    controller: ControllerRef | None = None,
+    priority: int = 0,
+    created_at: float | None = None,
+    deletion: tuple[float, float] | None = None,
 ) -> Pod:
-    """A pod on node ``on``; ``bound_at`` is an instant."""
+    """A pod on node ``on``; ``bound_at`` is an instant. ``deletion``: when it is requested and when its grace ends."""
     return Pod(
         ref(name, uid, namespace),
         on,
@@ -103,7 +111,17 @@ def pod(
         marked,
         hold_seconds,
         labels or {},
+        controller,
+        None if deletion is None else epoch(deletion[0]),
+        deletion_ends_at=None if deletion is None else epoch(deletion[1]),
+        created_at=None if created_at is None else epoch(created_at),
+        priority=priority,
     )
+
+
+def no_order() -> LeavingOrder:
+    """The order of pods that wait for nobody."""
+    return LeavingOrder(EvictionPolicy(), KnownNodes(GoneObjects()), (), lambda *_: 0.0)
 
 
 def since(at: float, source: TimeSource = TimeSource.FIRST_SIGHT) -> Sighting:

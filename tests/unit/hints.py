@@ -25,6 +25,7 @@ def fair(queue: EvictionQueue) -> dict[str, FairQueue]:
         "queued": queue._due_first,
         "queued again": queue._due_again,
         "queued unanswered": queue._due_unanswered,
+        "following": queue._following,
     }
 
 
@@ -50,17 +51,19 @@ def waiting_uids(records: Iterable[PodRecord]) -> list[str]:
     return sorted(record.ref.uid for record in records if isinstance(record.state, WaitingState))
 
 
-def fill_anew(brain: Controller) -> None:
+def fill_anew(brain: Controller, now: float) -> None:
     """Throw all hints away and fill the queues from the records; limits and whose turn it is stay."""
     queue, take_backs = brain._queue, brain._reconciler._take_backs
     queue._first_tries, queue._settling, queue._retries, queue._taint_changes = (TimedWorkerQueue() for _ in range(4))
     for lines in fair(queue).values():
         lines._entries, lines._flows, lines._blocked = {}, {}, 0
         lines._ready, lines._kept, lines._calls = [], {}, []
+    for ref in [follower.ref for follower in queue.order._followers.values()]:
+        queue.order.unfollow(ref)
     records = sorted(brain.pods, key=lambda record: record.turn)
     for record in records:
         if isinstance(record.state, WaitingState):
-            queue.place(record.ref, record.state)
+            queue.place(record.ref, record.state, now)
     for record in sorted(records, key=lambda record: record.schedule_turn):
         if isinstance(record.state, WaitingState):
             queue.place_taint_change(record.ref, record.state.schedule)

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from tests.unit.builders import decided, moment, pod, ref
+from tests.unit.builders import decided, moment, no_order, pod, ref
 from tests.unit.hints import hints, waiting_uids
 
 from taint_eviction.core.events import Eviction
@@ -28,7 +28,7 @@ class Wanted:
         self.pods = KnownPods(GoneObjects())
         waits = settle_seconds, list_wait_seconds
         policy = policy or EvictionPolicy()
-        self.queue = EvictionQueue(policy, *waits, lambda key: key.node_name in self.held, self.pods)
+        self.queue = EvictionQueue(policy, *waits, lambda key: key.node_name in self.held, self.pods, no_order())
 
     def record(self, uid: str) -> PodRecord:
         """Return the record of a pod; a pod that is unknown becomes known."""

@@ -99,7 +99,7 @@ def test_a_cordon_and_other_changes_that_decide_nothing_cost_no_event(changed: d
     [
         pod(2, {"conditions": [{"type": "Ready", "status": "True"}], "podIP": "10.0.0.1"}),
         pod(2, ownerReferences=[{"uid": "o"}], finalizers=["f"]),
-        {**pod(2), "spec": {"nodeName": "n1", "containers": [{"image": "new"}], "priority": 7}},
+        {**pod(2), "spec": {"nodeName": "n1", "containers": [{"image": "new"}], "subdomain": "x"}},
     ],
 )
 def test_a_pods_readiness_owners_and_containers_cost_no_event(changed: dict[str, Any]) -> None:

@@ -44,6 +44,8 @@ def _settings_as_words(settings: Settings) -> dict[str, Any]:
         "evictionMode": policy.mode.value,
         "evictTimeout": policy.evict_timeout_seconds,
         "backgroundTimeout": policy.background_timeout_seconds,
+        "order": policy.order.value,
+        "orderWait": policy.order_wait_seconds,
         "evictionsPerSecond": policy.total.per_second,
         "evictionsBurst": policy.total.burst,
         "evictionsPerSecondPerNode": policy.per_node.per_second,

@@ -240,6 +240,9 @@ def _pod(body: Mapping[str, Any], parts: PodParts, complaints: list[str]) -> Pod
         labels=_labels(parts.labels(as_object(metadata.get("labels"), "metadata.labels"))),
         controller=_controller(metadata.get("ownerReferences"), complaints),
         deletion_asked_at=_deletion_asked_at(metadata),
+        deletion_ends_at=parse_rfc3339(metadata.get("deletionTimestamp")),
+        created_at=parse_rfc3339(metadata.get("creationTimestamp")),
+        priority=_priority(spec.get("priority"), complaints),
         disruption=disruption,
         adoption=adoption,
     )
@@ -251,6 +254,16 @@ def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
     if ends_at is None or not isinstance(grace, int) or not 0 <= grace <= ends_at:
         return None
     return ends_at - grace
+
+
+def _priority(value: object, complaints: list[str]) -> int:
+    """Return the priority, 0 if there is none that can be read."""
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
+        complaints.append("spec.priority is not a 32-bit number: it counts as 0")
+        return 0
+    return value
 
 
 def _with_noted(

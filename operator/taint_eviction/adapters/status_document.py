@@ -18,9 +18,11 @@ from taint_eviction.core.breaker_table import MAX_NAMES, ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.events import Block
+from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.leaving_order import TierWait
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pods import InFlight, Queued, Retrying, Settling, Waiting
+from taint_eviction.core.pods import Following, InFlight, Queued, Retrying, Settling, Waiting
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.sentences import bracketed
 from taint_eviction.core.status import Pending, Status
@@ -315,7 +317,7 @@ def state_of(pending: Pending) -> str:
             return "waiting"
         case Queued() if pending.wait_reason is not None and not pending.wait_reason.is_place:
             return "held"
-        case Settling() | Queued() | Retrying():
+        case Settling() | Queued() | Following() | Retrying():
             if pending.failures is None:
                 return "due"
             return "retrying" if pending.failures.block is None else "blocked"
@@ -367,7 +369,7 @@ def eviction(pending: Pending, status: Status, process: ProcessState, now: Momen
     failures, handling, retry_at = pending.failures, pending.handling, _retry_at(pending)
     return {
         "state": state_of(pending),
-        "hold": _hold(pending, status, process),
+        "hold": _hold(pending, status, process, now),
         "blockedBy": None if failures is None else _block(failures.block),
         "tries": 0 if failures is None else failures.tries,
         "triedSince": None if failures is None else time_text(failures.since_at, now),
@@ -386,14 +388,27 @@ def _retry_at(pending: Pending) -> float | None:
     return pending.state.at if isinstance(pending.state, Retrying) else pending.failures.retry_at
 
 
-def _hold(pending: Pending, status: Status, process: ProcessState) -> JsonObject | None:
+def _hold(pending: Pending, status: Status, process: ProcessState, now: Moment) -> JsonObject | None:
     hold = pending.wait_reason
     if hold is None:
         return None
     if hold.is_place and not process.leading:
         return _NOT_LEADING
+    if pending.tier_wait is not None:
+        return _for_whom(pending.tier_wait, now)
     since = bracketed(status.says(hold, pending) or Pause(), epoch_text)
     return {"reason": hold.name.lower(), "text": hold.value + since}
+
+
+def _for_whom(wait: TierWait, now: Moment) -> JsonObject:
+    """Return for whom a pod waits, and until when at most."""
+    others = f" and {wait.others} more" if wait.others else ""
+    whom = f"{wait.ref}{others}" if wait.ref is not None else "the list of its node's pods"
+    until = time_text(wait.until, now)
+    text = f"it waits for pods of the tier {wait.tier.word} of its node: {whom}, until {until} at most"
+    pod = None if wait.ref is None else str(wait.ref)
+    more = {"tier": wait.tier.word, "pod": pod, "others": wait.others, "until": until}
+    return {"reason": WaitReason.EARLIER_TIER.name.lower(), "text": text, **more}
 
 
 def _block(block: Block | None) -> JsonObject | None:

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from taint_eviction.cli.values import HoldSpan, HostPort, Seconds, Threshold
 from taint_eviction.core.breaker_policy import NodeThreshold
 from taint_eviction.core.policy import EvictionMode
+from taint_eviction.core.tiers import Order
 from taint_eviction.settings import Settings
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -164,6 +165,18 @@ _DECIDING = (
         _DEFAULT.policy.background_timeout_seconds,
         "How long refusals do not count while KubeVirt moves the virtual machine in a pod away, from the first one; 0:"
         " they count.",
+    ),
+    _flag(
+        "--order",
+        type=click.Choice([order.value for order in Order]),
+        default=_DEFAULT.policy.order.value,
+        help="Whether the pods of a node leave in order: with tiers, workloads, DaemonSets' pods, critical workloads"
+        " and critical DaemonSets' pods (storage and device plugins) leave one after the other.",
+    ),
+    _span(
+        "--order-wait",
+        _DEFAULT.policy.order_wait_seconds,
+        "With an order: how long a due pod waits for each earlier tier, and how soon pods must be due for that.",
     ),
 )
 

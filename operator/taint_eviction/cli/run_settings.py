@@ -6,6 +6,7 @@ from typing import Any
 from taint_eviction.cli.run_flags import BREAKER_CLOSES_BY_ITSELF, SHUTDOWN_WAITS
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
+from taint_eviction.core.tiers import Order
 from taint_eviction.settings import (
     AdoptionSettings,
     ControlStateSettings,
@@ -75,6 +76,8 @@ def read_deciding_settings(flags: dict[str, Any]) -> Settings:
             EvictionMode(flags["eviction_mode"]),
             flags["evict_timeout"],
             background_timeout_seconds=flags["background_timeout"],
+            order=Order(flags["order"]),
+            order_wait_seconds=flags["order_wait"],
         ),
     )
 

@@ -147,7 +147,8 @@ class Attempts:
         return None if self._may_go_on(record, decision, state, now) else Suspended()
 
     def _may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight, now: Moment) -> bool:
-        """Return whether an eviction that was begun may still be sent: no guard blocks it, and its rule still applies.
+        """Return whether an eviction that was begun may still be sent: no guard blocks it, its rule still applies, and
+        no pod of an earlier tier has to leave first.
         A change of policy also stops it: the limits of the new policy have not let it through. A pod that was blocked
         meanwhile is not deleted because budgets had refused it for long enough before.
         """
@@ -155,6 +156,8 @@ class Attempts:
         if begun.tokens is None or flow != flow_of(record, handling):
             return False
         is_same_call = begun.work.by_eviction_api >= asks(handling, record.failures, now.at)
+        if self._queue.order.wait(record.ref, now.at) is not None:
+            return False
         return is_same_call and self._guards.blocking(flow, now) is None
 
     def will_mark(self, ref: PodRef) -> None:

@@ -117,12 +117,13 @@ class Breaker:
         if undated:
             self._found[name] = undated
 
-    def listed(self, fact: PodsSwept) -> None:
-        """Note the end of a list of pods: of a node's, or of all bound ones."""
+    def listed(self, fact: PodsSwept) -> list[str]:
+        """Note the end of a list of pods, a node's or of all bound ones; return the nodes whose first list it is."""
         names = list(self.unlisted) if fact.node_name is None else [fact.node_name]
-        for name in names:
-            if self.unlisted.get(name, math.inf) <= fact.asked_at:
-                del self.unlisted[name]
+        listed = [name for name in names if self.unlisted.get(name, math.inf) <= fact.asked_at]
+        for name in listed:
+            del self.unlisted[name]
+        return listed
 
     def presume(self, waited_until: float) -> None:
         """Note when evictions stopped waiting for the lists of newly tainted nodes."""

@@ -34,6 +34,7 @@ from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.guards import Guards
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pods import Deleted, KnownPods
@@ -78,6 +79,7 @@ class Controller:
             breaker.list_wait_seconds,
             lambda flow: self.guards.blocking_flow(flow) is not None,
             self.pods,
+            LeavingOrder(eviction_policy, self.nodes, self.breaker.unlisted, self.guards.blocked_seconds),
         )
         take_backs = TakeBacks()
         self._reconciler = Reconciler(
@@ -126,7 +128,8 @@ class Controller:
             case PodGone():
                 return self._reconciler.mark_gone(fact.ref, now)
             case PodsSwept():
-                self.breaker.listed(fact)
+                for name in self.breaker.listed(fact):
+                    self._queue.order.node_changed(name)
                 refs = [record.ref for record in self.pods.absent(fact)]
                 return [effect for ref in refs for effect in self._reconciler.mark_gone(ref, now)]
             case PodsReleased():
@@ -139,6 +142,7 @@ class Controller:
         name, breaker = fact.node.name, self.breaker
         found = not self._listed and name not in self.nodes.known
         change, known = self.nodes.put(fact, now), self.nodes.known.get(name)
+        self._queue.order.node_changed(name)
         self.out_of_service.observe(name, known)
         if known is not None:
             self._stray_taints.node_seen(known.node, known.sightings, now)
@@ -255,7 +259,7 @@ class Controller:
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Event]:
         """Apply another eviction policy."""
         self._reconciler.eviction_policy = policy
-        self.guards.change_policy(policy)
+        self.guards.change_policy(policy, now.at)
         self._queue.change_policy(policy, now.at)
         self.breaker.unready.news = True
         return self._reconciler.reconcile_all(list(self.pods.known.values()), now)
@@ -285,5 +289,7 @@ class Controller:
         record = self.pods.find(ref)
         if record is None or not self.pods.knows(record):
             return False
-        going = record.pod.terminating or (record.deleted and not self._reconciler.dry_run)
+        # Whoever waits for the pod needs to know when its grace period ends.
+        accepted = record.deleted and not self._reconciler.dry_run and not self._queue.order.enabled
+        going = record.pod.terminating or accepted
         return (record.pod.resource_version or 0) >= version or (terminating and going)

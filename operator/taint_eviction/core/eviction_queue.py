@@ -1,8 +1,9 @@
 """Which pods are to be evicted and when, and which may be evicted now: deadlines, settling, turns, retries.
 A pod waits in one place at a time: first for its deadline, then until it has settled, then in its flow for its turn and
-for limits and pauses. A pod whose eviction has failed waits for its next try, and then in flows behind all first tries.
-The place is in its record (``state``), and so is its order there (``turn``). The queues hold hints only: they say which
-pod is next.
+for limits and pauses. When its turn comes while pods of earlier tiers are to leave first, it is passed over, and waits
+for those (``leaving_order``). A pod whose eviction has failed waits for its next try, then in flows behind all first
+tries. The place is in its record (``state``), and so is its order there (``turn``). The queues hold hints only: they
+say which pod is next.
 If the circuit breaker is enabled, an eviction settles: it waits ``settle_seconds``, so that a surge of taints is
 noticed, and for the first lists of nodes that were newly tainted until then, but no longer than ``list_wait_seconds``.
 Both times count from its deadline, or from when the deadline became known. An eviction that is held anyway does not
@@ -19,9 +20,11 @@ from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from taint_eviction.core.fair_queue import FairQueue, FlowKey
+from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Limits, Token, TokenBucket
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.pods import (
+    Following,
     InFlight,
     KnownPods,
     PodRecord,
@@ -35,6 +38,9 @@ from taint_eviction.core.pods import (
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.timed_queue import TimedWorkerQueue
 
+# The places in which pods that came later than their taint are counted.
+_COUNTED = Settling | Queued | Following
+
 # One of so many retries follows a call without an answer.
 _UNANSWERED_EACH = 4
 
@@ -42,7 +48,8 @@ _UNANSWERED_EACH = 4
 class EvictionQueue:
     """All evictions that are wanted and have not begun.
 
-    ``is_blocked`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles.
+    ``is_blocked`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles. ``order``: who waits for
+    pods of earlier tiers.
     """
 
     def __init__(
@@ -52,7 +59,9 @@ class EvictionQueue:
         list_wait_seconds: float,
         is_blocked: Callable[[FlowKey], bool],
         pods: KnownPods,
+        order: LeavingOrder,
     ) -> None:
+        self.order = order
         # Up to this instant, evictions have waited long enough for newly tainted nodes that are still unlisted.
         self.waited_until = -math.inf
         self._pods = pods
@@ -68,8 +77,10 @@ class EvictionQueue:
         self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
         # First tries, retries after an answer, and retries after a call without one, which may hang again.
         self._due_first, self._due_again, self._due_unanswered = (
-            FairQueue(is_blocked, self._limits.buckets) for _ in range(3)
+            FairQueue(is_blocked, self._limits.buckets, self._pass_over) for _ in range(3)
         )
+        # The first tries that wait for earlier tiers; it only counts them.
+        self._following = FairQueue(is_blocked, self._limits.buckets)
         # When another taint becomes the effective one of a pod, which may then belong in another flow.
         self._taint_changes = TimedWorkerQueue()
         # By flow: how many settling pods and due first tries came later than the taint that evicts them.
@@ -103,6 +114,8 @@ class EvictionQueue:
                 self._retries.cancel(record.ref)
             case Queued(schedule=schedule):
                 self._due(schedule).discard(record.ref)
+            case Following(schedule=schedule):
+                self._unfollow(record.ref, schedule)
             case _:
                 return
         self._count_out(record.state)
@@ -110,10 +123,24 @@ class EvictionQueue:
             self._taint_changes.cancel(record.ref)
         record.undecide()
 
-    def _enter(self, record: PodRecord, state: WaitingState) -> None:
+    def _enter(self, record: PodRecord, state: WaitingState, now: float = -math.inf) -> None:
         self._count_out(record.state)
         record.wait(state, next(self._turns))
-        self.place(record.ref, state)
+        self.place(record.ref, state, now)
+
+    def _pass_over(self, ref: PodRef, now: float) -> bool:
+        """Let a pod whose turn it is wait for pods of earlier tiers, if it has to; return whether it does."""
+        if self.order.wait(ref, now) is None:
+            return False
+        record = self._pods.known[ref.key]
+        assert isinstance(record.state, Queued), record.state
+        self._enter(record, Following(record.state.schedule), now)
+        return True
+
+    def _unfollow(self, ref: PodRef, schedule: Schedule) -> None:
+        self.order.unfollow(ref)
+        if not schedule.retry:
+            self._following.discard(ref)
 
     def _due(self, schedule: Schedule) -> FairQueue:
         if not schedule.retry:
@@ -121,16 +148,18 @@ class EvictionQueue:
         return self._due_unanswered if schedule.unanswered else self._due_again
 
     def _count_out(self, state: object) -> None:
-        if isinstance(state, Settling | Queued) and state.schedule.came_later and not state.schedule.retry:
+        if isinstance(state, _COUNTED) and state.schedule.came_later and not state.schedule.retry:
             self._came_later[state.schedule.flow] -= 1
             if not self._came_later[state.schedule.flow]:
                 del self._came_later[state.schedule.flow]
 
     # Hints
 
-    def place(self, ref: PodRef, state: WaitingState) -> None:
-        """Put the hint to a pod where its state says; place several pods in the order of ``PodRecord.turn``."""
-        if isinstance(state, Settling | Queued) and state.schedule.came_later and not state.schedule.retry:
+    def place(self, ref: PodRef, state: WaitingState, now: float = -math.inf) -> None:
+        """Put the hint to a pod where its state says; place several pods in the order of ``PodRecord.turn``.
+        ``now`` matters for pods that wait for earlier tiers.
+        """
+        if isinstance(state, _COUNTED) and state.schedule.came_later and not state.schedule.retry:
             self._came_later[state.schedule.flow] += 1
         match state:
             case Waiting():
@@ -141,6 +170,10 @@ class EvictionQueue:
                 self._retries.schedule(ref, state.at)
             case Queued(schedule):
                 self._due(schedule).add(ref, schedule.flow, schedule.fire_at)
+            case Following(schedule):
+                if not schedule.retry:
+                    self._following.add(ref, schedule.flow, schedule.fire_at)
+                self.order.follow(ref, now)
             case _:
                 assert_never(state)
 
@@ -169,6 +202,11 @@ class EvictionQueue:
             self._move_on(entry.ref)
         while (entry := self._retries.pop_due(now)) is not None:
             self._move_on(entry.ref)
+        while (ref := self.order.next_released(now)) is not None:
+            record = self._pods.known[ref.key]
+            assert isinstance(record.state, Following), record.state
+            self._unfollow(ref, record.state.schedule)
+            self._enter(record, Queued(record.state.schedule))
         return self._has_moved
 
     def _move_on(self, ref: PodRef) -> None:
@@ -234,7 +272,7 @@ class EvictionQueue:
 
     def due(self) -> int:
         """Count due first tries that are not held, including settling ones."""
-        return len(self._settling) + self._due_first.free
+        return len(self._settling) + self._due_first.free + self._following.free
 
     def due_together(self) -> int:
         """Count those that are due together because of one cause: without exempt ones, and without pods that came to
@@ -250,6 +288,7 @@ class EvictionQueue:
         ``stopped``: none may be evicted; ``only_exempt``: only exempt ones may.
         """
         instants = [self._first_tries.next_fire_at(), self._settled_at(), self._taint_changes.next_fire_at()]
+        instants.append(self.order.next_at())
         if not stopped:
             instants.append(self._due_first.next_at(now, only_exempt))
         if retries:
@@ -271,10 +310,13 @@ class EvictionQueue:
                 self._enter(record, Queued(record.state.schedule))
         for queue in (self._due_again, self._due_unanswered):
             queue.reconsider()
-        held = [flow for flow in self._came_later if self._due_first.holds(flow)]
-        released = self._due_first.reconsider()
-        came_later = sum(self._came_later[flow] for flow in held if not (flow.exempt or self._due_first.holds(flow)))
+        held = [flow for flow in self._came_later if self._holds(flow)]
+        released = self._due_first.reconsider() + self._following.reconsider()
+        came_later = sum(self._came_later[flow] for flow in held if not (flow.exempt or self._holds(flow)))
         return released - came_later
+
+    def _holds(self, flow: FlowKey) -> bool:
+        return self._due_first.holds(flow) or self._following.holds(flow)
 
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy's limits; evictions that were begun but not sent begin again under them."""
@@ -283,4 +325,5 @@ class EvictionQueue:
                 self.end(record.state.tokens or (), ended_pod=False)
                 record.outdate_tokens(record.state)
         self._limits.change(policy, now)
+        self.order.change_policy(policy)
         self.reconsider()

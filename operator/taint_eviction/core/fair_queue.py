@@ -83,15 +83,20 @@ class _Kept:
 
 
 class FairQueue:
-    """The due pods in their flows. ``is_blocked`` tells whether a flow waits; ``buckets`` returns what limits it."""
+    """The due pods in their flows. ``is_blocked`` tells whether a flow waits; ``buckets`` returns what limits it.
+
+    ``passes_over`` tells whether a pod whose turn it is leaves the queue by now, without a turn and without a token.
+    """
 
     def __init__(
         self,
         is_blocked: Callable[[FlowKey], bool],
         buckets: Callable[[str, str, str, float], tuple[TokenBucket, ...]],
+        passes_over: Callable[[PodRef, float], bool] = lambda ref, now: False,
     ) -> None:
         self._is_blocked = is_blocked
         self._buckets = buckets
+        self._passes_over = passes_over
         self._entries: dict[NamespacedName, _Entry] = {}
         self._flows: dict[FlowKey, _Flow] = {}
         self._ready: list[_Place] = []
@@ -141,6 +146,9 @@ class FairQueue:
                 return self._serve(flow), ()
             if only_exempt:
                 return None
+            if self._passes_over(ref := flow.entries[0].ref, now):
+                self.discard(ref)
+                continue
             buckets = self._buckets(flow.key.node_name, flow.key.namespace, flow.key.rule, now)
             lacking = next((bucket for bucket in buckets if not bucket.has_room(now)), None)
             if lacking is None:

@@ -9,13 +9,15 @@ A pod that waits for a moment, for lists, for a limit or for a worker has a plac
 guard blocks it. As long as the control state is not known, all evictions are blocked.
 """
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
 from taint_eviction.core.breaker import Breaker
-from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.control_state import ControlState, Pause, PauseScope
 from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
@@ -38,12 +40,13 @@ class WaitReason(Enum):
     RULE_PAUSED = "a rule of the policy pauses it"
     SETTLING = "it waits for a moment, in case many nodes are being tainted"
     UNLISTED = "it waits until the pods of newly tainted nodes have been listed"
+    EARLIER_TIER = "it waits for pods of an earlier tier of its node"
     LIMITED = "it waits for its turn: a limit, or all workers are busy"
 
     @property
     def is_place(self) -> bool:
         """Return whether it is a place in the queue, and no guard."""
-        return self in (WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.LIMITED)
+        return self in (WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.EARLIER_TIER, WaitReason.LIMITED)
 
     @property
     def is_passing(self) -> bool:
@@ -144,6 +147,43 @@ class _NamespacePaused(FlowGuard):
         return self._grounds.ordered.namespaces.get(flow.namespace)
 
 
+# So many spans in which something was blocked are remembered for each thing, and so many things.
+_MAX_SPANS, _MAX_THINGS = 16, 1000
+
+# What guards of the cluster say does not depend on the flow.
+_ANY_FLOW = FlowKey("", "", "")
+
+
+class _BlockedSpans:
+    """When guards have blocked what, lately: scopes of pauses, rules, or everything."""
+
+    def __init__(self) -> None:
+        self._since: dict[object, float] = {}
+        self._ended: dict[object, deque[tuple[float, float]]] = {}
+
+    def note(self, blocked: Mapping[object, float], now: float) -> None:
+        """Note all that is blocked by now, and since when at the latest."""
+        for thing in [each for each in self._since if each not in blocked]:
+            if thing not in self._ended and len(self._ended) >= _MAX_THINGS:
+                del self._ended[next(iter(self._ended))]
+            span = self._since.pop(thing), now
+            self._ended.setdefault(thing, deque(maxlen=_MAX_SPANS)).append(span)
+        for thing, since in blocked.items():
+            self._since.setdefault(thing, min(since, now))
+
+    def of(self, *things: object) -> Iterator[tuple[float, float]]:
+        """Yield the spans in which one of these was blocked."""
+        for thing in things:
+            if thing in self._since:
+                yield self._since[thing], math.inf
+            yield from self._ended.get(thing, ())
+
+
+def _since(said: Pause | None, now: Moment) -> float:
+    """Return since when something blocks that says so; now, if it does not."""
+    return now.at if said is None or said.since_epoch is None else now.instant_of(said.since_epoch)
+
+
 class Guards:
     """All guards, in the order in which the reason is told."""
 
@@ -156,7 +196,9 @@ class Guards:
         self._of_flows: tuple[FlowGuard, ...] = (_RulePaused(grounds), _NodePaused(grounds), _NamespacePaused(grounds))
         # Which guards of the cluster, the breaker apart, were blocking when that was last noted.
         self._noted: frozenset[WaitReason] = frozenset()
-        self.change_policy(policy)
+        self._cluster_blocked, self._pauses_blocked, self._rules_blocked = (_BlockedSpans() for _ in range(3))
+        # A rule that pauses from the beginning did so before this process, too.
+        self.change_policy(policy, -math.inf)
 
     # What is blocked
 
@@ -172,6 +214,19 @@ class Guards:
         """Return why a flow is blocked, apart from reasons that block all evictions; None if it is not."""
         return next((guard.reason for guard in self._of_flows if guard.blocks(flow)), None)
 
+    def blocked_seconds(self, flow: FlowKey, since: float, now: float) -> float:
+        """Return for how long a flow has been blocked since an instant, as far as this process knows."""
+        spans = [
+            *self._cluster_blocked.of(*(guard.reason.name for guard in self._of_cluster)),
+            *self._pauses_blocked.of(PauseScope("node", flow.node_name), PauseScope("namespace", flow.namespace)),
+            *self._rules_blocked.of(flow.rule),
+        ]
+        seconds, counted_until = 0.0, since
+        for begin, end in sorted(spans):
+            seconds += max(0.0, min(end, now) - max(begin, counted_until))
+            counted_until = max(counted_until, min(end, now))
+        return seconds
+
     def says(self, reason: WaitReason, flow: FlowKey) -> Pause | None:
         """Return since and until when, why, and by whom a flow is blocked for ``reason``; None: that is not known."""
         guards: tuple[Guard, ...] = (*self._of_cluster, *self._of_flows)
@@ -184,9 +239,10 @@ class Guards:
         """What people have ordered, None until it has been read."""
         return self._grounds.control_state
 
-    def change_policy(self, policy: EvictionPolicy) -> None:
+    def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy's rules."""
         self._grounds.paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
+        self._rules_blocked.note(dict.fromkeys(self._grounds.paused_rules, now), now)
 
     def pauses(self) -> dict[str, float]:
         """Count the pauses in force by their scope, as metrics name it: whole, node, namespace."""
@@ -201,6 +257,7 @@ class Guards:
         self.note(now)
         self._grounds.control_state = control_state
         self.note(now)
+        self._pauses_blocked.note({scope: _since(pause, now) for scope, pause in after.items()}, now.at)
         effects: list[Event] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
         effects += [Resumed(scope) for scope in before if scope not in after]
         if now.dates_objects:
@@ -217,6 +274,8 @@ class Guards:
         )
         if before - self._noted - {WaitReason.ORDERS_UNKNOWN}:
             self._breaker.know_backlog()
+        blocking = (guard for guard in self._of_cluster if guard.blocks(False, now))
+        self._cluster_blocked.note({each.reason.name: _since(each.says(_ANY_FLOW), now) for each in blocking}, now.at)
         return self._noted != before
 
     def _others(self) -> Iterator[ClusterGuard]:

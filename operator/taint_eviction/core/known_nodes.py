@@ -28,6 +28,7 @@ class KnownNode:
     ``shutting_down``: its kubelet shuts it down gracefully, or did so until the node became ready again and the taint
     not-ready, which the node lifecycle controller removes some seconds later, is still there. ``live_ready``: the
     condition Ready from a live read that is ahead of the watch, with ``ready_version``; 0: there is none.
+    ``unready_since``: since when its condition Ready has not been True, None: it is.
     """
 
     node: Node
@@ -37,6 +38,7 @@ class KnownNode:
     shutting_down: bool = False
     live_ready: Readiness | None = None
     ready_version: int = 0
+    unready_since: float | None = None
 
     @property
     def live_node(self) -> Node:
@@ -139,7 +141,8 @@ class KnownNodes:
         if asked_at is None and same is not None:
             asked_at = same.asked_at
         shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
-        after = KnownNode(node, now.at, sightings, asked_at, shutting_down, live_ready, ready_version)
+        unready_since = _unready_since(node, same, absent_at, now)
+        after = KnownNode(node, now.at, sightings, asked_at, shutting_down, live_ready, ready_version, unready_since)
         self.known[node.name] = after
         changed = (
             same is None
@@ -247,6 +250,16 @@ def _taint_sighting(
     elif fact.asked_at is not None:
         return before
     return Sighting(before.start_at, before.source, object_time)
+
+
+def _unready_since(node: Node, before: KnownNode | None, absent_at: float, now: Moment) -> float | None:
+    """Return since when a node has not been ready; it may have changed from False to Unknown since."""
+    if node.is_ready:
+        return None
+    if before is not None and before.unready_since is not None:
+        return before.unready_since
+    since = None if node.ready is None else node.ready.since
+    return sight(now, since, TimeSource.FIRST_SIGHT, absent_at).start_at
 
 
 def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool) -> bool:

@@ -200,6 +200,8 @@ class Pod:
     to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely. ``controller``: the
     owner that recreates it, None: there is none. ``deletion_asked_at``: when its deletion was requested, None if
     that is unknown; ``disruption``: who was about to end it, None: nobody. No decision depends on these two.
+    ``deletion_ends_at``: its deletionTimestamp, the end of its grace period; None if it has none that can be read.
+    ``created_at``: its creationTimestamp, None if there is none that can be read. ``priority``: spec.priority.
     ``tolerations`` are those that count: a mark with a note has the noted seconds. ``adoption`` None: there is no note.
     """
 
@@ -219,6 +221,16 @@ class Pod:
     deletion_asked_at: float | None = None
     disruption: PodDisruption | None = None
     adoption: Adoption | None = None
+    deletion_ends_at: float | None = None
+    created_at: float | None = None
+    priority: int = 0
+
+    @property
+    def grace_seconds(self) -> float:
+        """Return the grace period of its deletion, 0 as long as that is not known."""
+        if self.deletion_ends_at is None or self.deletion_asked_at is None:
+            return 0.0
+        return self.deletion_ends_at - self.deletion_asked_at
 
     @property
     def spec_tolerations(self) -> Sequence[Toleration]:

@@ -7,6 +7,7 @@ Queues hold hints only: they find the record that is next, and can be rebuilt fr
 
     waiting -> settling -> queued -> in flight -> deleted
                                      in flight -> retrying -> queued
+                          queued -> following -> queued
 
 A pod that no longer has to leave changes to ``stays`` from any of these states; if its attempt was held back, it waits
 again. Without a breaker, no pod settles.
@@ -93,6 +94,13 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True)
+class Following:
+    """The pod is due and waits for pods of earlier tiers of its node (``leaving_order``)."""
+
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
 class InFlight:
     """A worker is evicting the pod.
     ``schedule``: that of the eviction. ``tokens``: its tokens from the limits, None: the policy has changed since it
@@ -120,7 +128,7 @@ class Deleted:
     at: float
 
 
-WaitingState = Waiting | Settling | Queued | Retrying
+WaitingState = Waiting | Settling | Queued | Following | Retrying
 PendingState = WaitingState | InFlight
 PodState = Stays | PendingState | Deleted
 

@@ -16,6 +16,7 @@ from enum import Enum
 from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.label_selectors import LabelSelector, chooses
 from taint_eviction.core.objects import OUT_OF_SERVICE, Node, Pod
+from taint_eviction.core.tiers import Order, Tier, tier_of
 
 
 class EvictionMode(Enum):
@@ -77,7 +78,8 @@ _MODES_BY_URGENCY = (EvictionMode.DELETE, EvictionMode.EVICT_THEN_DELETE, Evicti
 class PolicyRule:
     """The settings for some pods. An empty field matches all pods; for a field that is None the general setting
     applies. ``taint_keys`` and ``namespaces`` are names, or prefixes followed by ``*``. ``limit`` is shared by all pods
-    of the rule, and applies in addition to the general limits. ``pause``: none of its pods is evicted.
+    of the rule, and applies in addition to the general limits. ``pause``: none of its pods is evicted. ``order``:
+    whether its pods wait for earlier tiers; ``tier``: that of its pods, None: the one that they have by themselves.
     """
 
     name: str
@@ -88,6 +90,8 @@ class PolicyRule:
     evict_timeout_seconds: float | None = None
     limit: Limit = UNLIMITED
     pause: bool = False
+    order: Order | None = None
+    tier: Tier | None = None
 
     def matches(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether the rule matches a pod that is evicted because of a taint with this key."""
@@ -112,13 +116,14 @@ def _named(name: str, patterns: tuple[str, ...]) -> bool:
 class Handling:
     """The settings for one pod: ``rule`` is the one that matched, None if none did.
     ``exempt``: the pod is evicted because its node is out of service, before others, and neither limits nor an open
-    breaker hold it (but see ``out_of_service``).
+    breaker hold it (but see ``out_of_service``). ``order``: whether it waits for earlier tiers.
     """
 
     rule: PolicyRule | None
     mode: EvictionMode
     evict_timeout_seconds: float
     exempt: bool = False
+    order: Order = Order.NONE
 
     @property
     def paused(self) -> bool:
@@ -144,7 +149,8 @@ class EvictionPolicy:
     ``failed_attempts``). ``background_timeout_seconds``: for how long a pod whose virtual machine moves away does not
     count as refused, from the first such answer; 0: it counts. ``total`` limits all evictions together, ``per_node``
     those of each node, ``per_namespace`` those of each namespace. ``out_of_service``: the policy applies to the pods of
-    a node that is out of service (see ``on``).
+    a node that is out of service (see ``on``). ``order``: whether pods wait for earlier tiers of their node, and
+    ``order_wait_seconds`` how long, for each earlier tier.
     """
 
     mode: EvictionMode = EvictionMode.DELETE
@@ -155,6 +161,8 @@ class EvictionPolicy:
     rules: tuple[PolicyRule, ...] = field(default=())
     out_of_service: bool = False
     background_timeout_seconds: float = 1800.0
+    order: Order = Order.NONE
+    order_wait_seconds: float = 600.0
 
     def on(self, node: Node | None) -> "EvictionPolicy":
         """Return the policy that applies to the pods of a node; for a node that is out of service it differs."""
@@ -177,9 +185,14 @@ class EvictionPolicy:
             if not ruled:
                 return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
         if rule is None:
-            return Handling(None, self.mode, self.evict_timeout_seconds)
+            return Handling(None, self.mode, self.evict_timeout_seconds, order=self.order)
         timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds
-        return Handling(rule, rule.mode or self.mode, timeout)
+        return Handling(rule, rule.mode or self.mode, timeout, order=rule.order or self.order)
+
+    @property
+    def orders(self) -> bool:
+        """Return whether any pod waits for earlier tiers."""
+        return self.order is Order.TIERS or any(rule.order is Order.TIERS for rule in self.rules)
 
     @property
     def label_keys(self) -> frozenset[str]:
@@ -193,9 +206,17 @@ class EvictionPolicy:
         found = [problem for what, limit in limits.items() for problem in limit.problems(what)]
         if self.evict_timeout_seconds < 0:
             found.append(f"the evict timeout must not be negative, as {self.evict_timeout_seconds:g} s is")
+        if not 0 < self.order_wait_seconds < math.inf:
+            found.append(f"the order wait must be more than 0 seconds, not {self.order_wait_seconds:g}")
         if self.background_timeout_seconds < 0:
             found.append(f"the background timeout must not be negative, as {self.background_timeout_seconds:g} s is")
         return found
+
+
+def tier_in(pod: Pod, handling: Handling) -> Tier:
+    """Return the tier of a pod that the policy handles so."""
+    rule = handling.rule
+    return tier_of(pod) if rule is None or rule.tier is None else rule.tier
 
 
 # The effective taint

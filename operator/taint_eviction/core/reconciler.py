@@ -15,6 +15,7 @@ from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.instants import Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
+from taint_eviction.core.leaving_order import PAST_GRACE_SECONDS, Leaving
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.pods import (
     InFlight,
@@ -26,8 +27,16 @@ from taint_eviction.core.pods import (
     Stays,
     Step,
 )
-from taint_eviction.core.policy import EvictionPolicy, Handling, by_effective_taint, effective_taints, handling_of
+from taint_eviction.core.policy import (
+    EvictionPolicy,
+    Handling,
+    by_effective_taint,
+    effective_taints,
+    handling_of,
+    tier_in,
+)
 from taint_eviction.core.take_backs import TakeBacks
+from taint_eviction.core.tiers import Order, Tier, tier_of
 from taint_eviction.core.warnings import EvictionLoops
 
 
@@ -115,6 +124,11 @@ class Reconciler:
         if record.in_flight:
             self._interrupt_patience(record, now)
             return []  # Its attempt decides again before each call, and settling it comes back here.
+        effects = self._reconcile(record, now)
+        self._note_order(record, now)
+        return effects
+
+    def _reconcile(self, record: PodRecord, now: Moment) -> list[Event]:
         decision = self.decide(record, now)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
         if self.dry_run:
@@ -203,12 +217,47 @@ class Reconciler:
         one.
         """
         record.report(decision)
+        self._note_order(record, now)
         controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
         effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
         # In a dry run no pod is recreated: the same pod would be counted.
         if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:
             effects.append(EvictionLoop(record.ref, node_name, controller, decision.deciding.taint))
         return effects
+
+    def _note_order(self, record: PodRecord, now: Moment) -> None:
+        """Note for whom other pods of the node wait; a pod that is not there any more has been forgotten."""
+        order = self._queue.order
+        if not order.enabled:
+            return
+        pod, decision = record.pod, record.decision
+        accepted = record.deleted and not self.dry_run
+        if not self._pods.knows(record) or not (decision is not None or pod.terminating or accepted):
+            order.forget(record.ref)
+            return
+        due_at, ends_at, flow = -math.inf, math.inf, None
+        created_at = now.instant_of(pod.created_at) if pod.created_at is not None and now.dates_objects else -math.inf
+        if decision is not None:
+            handling = self.handling(record, decision)
+            due_at, tier = decision.fire_at, tier_in(pod, handling)
+            flow = flow_of(record, handling) if handling.order is Order.TIERS else None
+        else:
+            tier = self._tier_of_ending(record)
+            if pod.terminating:
+                ends_at = _grace_ends_at(pod, now) + PAST_GRACE_SECONDS
+        leaving = Leaving(record.ref, record.node_name, tier, due_at, created_at, ends_at, flow)
+        order.note(leaving, pod.grace_seconds, now.at)
+
+    def _tier_of_ending(self, record: PodRecord) -> Tier:
+        """Return the tier of a pod that is being deleted: no taint decides, so any rule for a taint of its node may
+        name it.
+        """
+        for seen in self._nodes.taints_on(record.node_name) or ():
+            policy, key = self._policy_for(record), record.ref.key
+            handling = policy.handling(seen.taint.key, key.namespace, record.pod.labels)
+            if handling.rule is not None and handling.rule.tier is not None:
+                return handling.rule.tier
+        return tier_of(record.pod)
 
     def _want_take_back(self, record: PodRecord, wanted: bool, now: Moment) -> None:
         if wanted and not self.dry_run:
@@ -233,6 +282,7 @@ class Reconciler:
         schedule.
         """
         self._pods.detach(record)
+        self._queue.order.forget(record.ref)
         if record.in_flight:
             return []
         record.undelete()
@@ -261,6 +311,13 @@ def _is_blocked(record: PodRecord, decision: Evict) -> bool:
     """Return whether a budget's refusal still applies after the deadline: a swapped taint is no reason to ask again."""
     failures = record.failures
     return failures is not None and failures.block is not None and decision.fire_at < failures.retry_at
+
+
+def _grace_ends_at(pod: Pod, now: Moment) -> float:
+    """Return when the grace period of a pod that is being deleted ends; now, if that cannot be read."""
+    if pod.deletion_ends_at is None:
+        return now.at
+    return now.instant_of(pod.deletion_ends_at) if now.dates_objects else now.at + pod.grace_seconds
 
 
 def flow_of(record: PodRecord, handling: Handling) -> FlowKey:

@@ -17,9 +17,11 @@ from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
 from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.instants import Moment, sight
 from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.leaving_order import TierWait
 from taint_eviction.core.objects import NamespacedName, Pod
 from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pods import (
+    Following,
     InFlight,
     KnownPods,
     PendingState,
@@ -42,7 +44,7 @@ class Pending:
 
     ``state``: that of its record. ``wait_reason``: why the due pod is not evicted now, None: it is not due, is being
     evicted, or waits for its next try. ``asks_until``: until when the eviction API is used, as far as is known now
-    (infinite: indefinitely).
+    (infinite: indefinitely). ``tier_wait``: for whom it waits, None: for no pod of an earlier tier.
     """
 
     record: PodRecord
@@ -52,6 +54,7 @@ class Pending:
     wait_reason: WaitReason | None
     failures: FailedAttempts | None
     asks_until: float
+    tier_wait: TierWait | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +134,11 @@ class Status:
     def waiting_counts(self, now: Moment) -> Counter[WaitReason]:
         """Count the due pods that wait, retries included, by the reason they wait for; looks at each pod."""
         states = [record.state for record in self._pods]
-        flows = Counter(state.schedule.flow for state in states if isinstance(state, Queued))
         counts = Counter({WaitReason.SETTLING: sum(isinstance(state, Settling) for state in states)})
-        for flow, count in flows.items():
-            counts[self._guards.blocking(flow, now) or WaitReason.LIMITED] += count
+        for places, reason in ((Queued, WaitReason.LIMITED), (Following, WaitReason.EARLIER_TIER)):
+            flows = Counter(state.schedule.flow for state in states if isinstance(state, places))
+            for flow, count in flows.items():
+                counts[self._guards.blocking(flow, now) or reason] += count
         return counts
 
     def failures(self, *, unblocked_at: Moment | None = None) -> list[FailedAttempts]:
@@ -177,8 +181,11 @@ class Status:
         decision = self._reconciler.by_effective_taint(record, wanted, now)
         handling = self._reconciler.handling(record, decision)
         state, wait_reason = self._state(record, decision, now)
+        tier_wait = None
+        if wait_reason is WaitReason.LIMITED and (tier_wait := self._queue.order.wait(record.ref, now.at)) is not None:
+            wait_reason = WaitReason.EARLIER_TIER
         until = asks_until(handling, record.failures)
-        return Pending(record, decision, handling, state, wait_reason, record.failures, until)
+        return Pending(record, decision, handling, state, wait_reason, record.failures, until, tier_wait)
 
     def _state(self, record: PodRecord, decision: Evict, now: Moment) -> tuple[PendingState, WaitReason | None]:
         """Return the state of a pod that is to be evicted by this decision, and why it waits though it is due.
@@ -200,8 +207,8 @@ class Status:
                 return Queued(state.schedule), WaitReason.UNLISTED
             case Settling():
                 return state, WaitReason.SETTLING
-            case Queued():
-                return state, WaitReason.LIMITED
+            case Queued() | Following():
+                return Queued(state.schedule), WaitReason.LIMITED
             case Retrying():
                 return state, None
             case _:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from taint_eviction.core.label_selectors import IN, OPERATORS, LabelSelector, Requirement, parse_selector, requirement
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction.core.tiers import Order, Tier
 from taint_eviction.files.marked_yaml import Malformed, Marked, Reading, described, load, read_text
 
 API_VERSION, KIND = "taint-eviction/v1", "EvictionPolicy"
 
 TOP = ("apiVersion", "kind", "rules")
-RULE = ("name", "match", "mode", "evictTimeout", "limits", "pause")
+RULE = ("name", "match", "mode", "evictTimeout", "limits", "pause", "order", "tier")
 MATCH = ("taintKeys", "namespaces", "podSelector")
 LIMITS = ("evictionsPerSecond", "burst", "concurrency")
 _SELECTOR = ("matchLabels", "matchExpressions")
@@ -112,6 +113,8 @@ class PolicyReading(Reading):
             evict_timeout_seconds=self.seconds(fields[_TIMEOUT], _TIMEOUT, 1.0) if _TIMEOUT in fields else None,
             limit=self._limit(fields["limits"]) if "limits" in fields else UNLIMITED,
             pause=self.boolean(fields["pause"], "pause") if "pause" in fields else False,
+            order=self._order(fields["order"]) if "order" in fields else None,
+            tier=self._tier(fields["tier"]) if "tier" in fields else None,
         )
 
     def _name(self, at: Marked) -> str:
@@ -124,6 +127,14 @@ class PolicyReading(Reading):
     def _mode(self, at: Marked) -> EvictionMode | None:
         modes = {mode.value: mode for mode in EvictionMode}
         return modes.get(self.text(at, "mode", modes))
+
+    def _order(self, at: Marked) -> Order | None:
+        orders = {order.value: order for order in Order}
+        return orders.get(self.text(at, "order", orders))
+
+    def _tier(self, at: Marked) -> Tier | None:
+        tiers = {tier.word: tier for tier in Tier}
+        return tiers.get(self.text(at, "tier", tiers))
 
     def _limit(self, at: Marked) -> Limit:
         fields = self.fields(at, LIMITS, "limits")

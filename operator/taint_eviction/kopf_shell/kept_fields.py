@@ -59,8 +59,8 @@ def node_fields(body: JsonObject) -> JsonObject:
 
 
 def pod_fields(body: JsonObject, parts: PodParts = ALL_PARTS) -> JsonObject:
-    """Return what the controller reads of a pod: identity, node, tolerations, phase, times, owner, conditions, and
-    these ``parts``.
+    """Return what the controller reads of a pod: identity, node, tolerations, priority, phase, times, owner,
+    conditions, and these ``parts``.
     """
     kept = _picked(body, _OBJECT)
     metadata = _narrow(kept, "metadata", _POD_METADATA)
@@ -74,7 +74,7 @@ def pod_fields(body: JsonObject, parts: PodParts = ALL_PARTS) -> JsonObject:
             del metadata[emptied]
     _filter_list(metadata, "managedFields", _disruption_target_write)
     _filter_list(metadata, "ownerReferences", _controller)
-    _narrow(kept, "spec", ("nodeName", "tolerations"))
+    _narrow(kept, "spec", ("nodeName", "tolerations", "priority"))
     status = _narrow(kept, "status", ("phase", "startTime", "conditions"))
     _filter_list(status, "conditions", _pod_condition)
     return kept

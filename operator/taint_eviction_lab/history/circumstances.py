@@ -32,6 +32,8 @@ _SETTINGS = (
         "evictionMode",
         "evictTimeout",
         "backgroundTimeout",
+        "order",
+        "orderWait",
         "workers",
         "retryFirst",
         "retryMost",

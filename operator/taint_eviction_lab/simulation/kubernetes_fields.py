@@ -60,7 +60,7 @@ POD_SHORT = {
         ("name", "namespace", "labels", "annotations", "hold", "creationTimestamp", "finalizers", "ownerReferences"),
         "metadata",
     ),
-    **dict.fromkeys(("nodeName", "tolerations", "terminationGracePeriodSeconds"), "spec"),
+    **dict.fromkeys(("nodeName", "tolerations", "priority", "terminationGracePeriodSeconds"), "spec"),
     **dict.fromkeys(("phase", "startTime", "conditions"), "status"),
 }
 BUDGET_SHORT = {

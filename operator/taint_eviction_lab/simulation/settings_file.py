@@ -8,6 +8,7 @@ from typing import Any
 from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
+from taint_eviction.core.tiers import Order
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.settings import AdoptionSettings, Settings
 from taint_eviction_lab.built_in.version import BuiltIn, read_version
@@ -25,7 +26,7 @@ _DEFAULTS = {
 }
 _LIMITS = {"total": "", "per_node": "PerNode", "per_namespace": "PerNamespace"}
 _RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOnce"
-_POLICY = ("evictionMode", "evictTimeout", "backgroundTimeout", "policy")
+_POLICY = ("evictionMode", "evictTimeout", "backgroundTimeout", "order", "orderWait", "policy")
 _WORLD = (
     "replicas",
     "defaultTolerationSeconds",
@@ -201,6 +202,11 @@ class SettingsReading(ObjectReading):
         if "backgroundTimeout" in fields:
             seconds = self.seconds(fields["backgroundTimeout"], "backgroundTimeout", 0.0)
             changes["background_timeout_seconds"] = seconds
+        if "order" in fields:
+            order = self.text(fields["order"], "order", [order.value for order in Order])
+            changes["order"] = next((each for each in Order if each.value == order), Order.NONE)
+        if "orderWait" in fields:
+            changes["order_wait_seconds"] = self.seconds(fields["orderWait"], "orderWait", 0.0)
         if "policy" in fields:
             changes["rules"] = read_rules(self, fields["policy"])
         return EvictionPolicy(**changes)
