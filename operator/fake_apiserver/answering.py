@@ -62,7 +62,7 @@ class Answerer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The handler that the HTTP server calls for every request."""
-        info = parse_request(request.method, request.path, dict(request.query))
+        info = parse_request(request.method, request.path, dict(request.query), self.registry.store.kinds)
         raw = await request.read()
         if info.path.startswith(CONTROL_PREFIX) and self.control is not None:
             return await self.control(request, raw)
@@ -202,11 +202,12 @@ class Answerer:
     ) -> web.StreamResponse:
         resource = info.resource
         if resource is None:
-            if not serves(info.path):
+            kinds = self.registry.store.kinds
+            if not serves(info.path, kinds):
                 return web.Response(status=404, text="404 page not found\n")
             if info.method not in {"GET", "HEAD"}:
                 raise no_such_path()
-            document = discovery_document(info.path, request.host)
+            document = discovery_document(info.path, request.host, kinds)
             return web.Response(body=orjson.dumps(document) + b"\n", content_type=JSON)
         if info.subresource and info.subresource not in {s.name for s in resource.subresources}:
             raise no_such_path()

@@ -6,7 +6,7 @@ another one replays in virtual time. Objects that are created here keep the stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .budgets import Budgets, PodHealth, Scale
@@ -19,7 +19,7 @@ from .node_lifecycle import NodeLifecycleController, NodeLifecycleSettings
 from .node_taints import LifecycleWriter
 from .records import Selection, StoredObject, copied
 from .registry import Registry, WriteOptions
-from .resources import RESOURCES
+from .resources import ResourceType, with_custom
 from .selectors import LabelSelector, parse_field_selector, parse_label_selector
 from .status import JsonObject, already_exists
 from .store import ObjectStore, Subscriber
@@ -35,7 +35,7 @@ class FakeCluster:
     `recorder` receives each change before any other subscriber, within the write and in order. `scale` returns the
     desired number of pods for a budget: by default those that exist or will be recreated. With `node_lifecycle` nodes
     have Leases, and those whose kubelets are silent are tainted; None for neither. `machine_clock` is the clock of
-    kubelets and kube-controller-manager: by default the server's.
+    kubelets and kube-controller-manager: by default the server's. `custom` are kinds besides those of the table.
     """
 
     def __init__(
@@ -48,11 +48,12 @@ class FakeCluster:
         scale: Scale | None = None,
         history_size: int = 10_000,
         first_resource_version: int = 1000,
+        custom: Iterable[ResourceType] = (),
         node_lifecycle: NodeLifecycleSettings | None = None,
         machine_clock: WallClock | None = None,
     ) -> None:
         self.clock = clock or WallClock()
-        self.store = ObjectStore(history_size, first_resource_version)
+        self.store = ObjectStore(history_size, first_resource_version, with_custom(custom))
         self.admission = Admission()
         self.registry = Registry(self.store, self.clock, self.admission, identities or Identities())
         self.kubelets = Kubelets(self.registry, call_later)
@@ -86,7 +87,7 @@ class FakeCluster:
         What metadata lacks (uid, creationTimestamp) is completed, and well-formed parts get the form that every later
         write would give them; nothing is refused.
         """
-        resource, given = RESOURCES[plural], copied(obj)
+        resource, given = self.store.kinds[plural], copied(obj)
         namespace, name = given["metadata"].get("namespace", ""), given["metadata"]["name"]
         if self.store.get(plural, namespace, name) is not None:
             raise already_exists(resource.group, plural, name)
@@ -99,7 +100,7 @@ class FakeCluster:
         self, plural: str, obj: Mapping[str, Any], *, manager: str = "simulation", managed_fields: bool = True
     ) -> JsonObject:
         """Creates a copy of an object, in `default` where it names no namespace; returns it completed."""
-        resource, given = RESOURCES[plural], copied(obj)
+        resource, given = self.store.kinds[plural], copied(obj)
         namespace = (given.get("metadata") or {}).get("namespace") or ("default" if resource.namespaced else "")
         options = WriteOptions(manager, keep_status=True, track_fields=managed_fields)
         return self.registry.create(resource, namespace, given, options).decode()
@@ -112,14 +113,14 @@ class FakeCluster:
 
     def record(self, plural: str, name: str, namespace: str = "") -> StoredObject:
         """The current record; raises 404."""
-        return self.registry.get(RESOURCES[plural], self._namespace(plural, namespace), name)
+        return self.registry.get(self.store.kinds[plural], self._namespace(plural, namespace), name)
 
     def list(
         self, plural: str, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
     ) -> Objects:
         """Current objects in key order; `namespace` None means all."""
         self._write_leases(plural)
-        resource = RESOURCES[plural]
+        resource = self.store.kinds[plural]
         fields = parse_field_selector(field_selector, resource)
         selection = Selection(resource, namespace, parse_label_selector(label_selector), fields)
         return [record.decode() for record in self.store.select(selection)]
@@ -216,6 +217,5 @@ class FakeCluster:
     def _options(manager: str) -> WriteOptions:
         return WriteOptions(manager, keep_status=True)
 
-    @staticmethod
-    def _namespace(plural: str, namespace: str) -> str:
-        return (namespace or "default") if RESOURCES[plural].namespaced else ""
+    def _namespace(self, plural: str, namespace: str) -> str:
+        return (namespace or "default") if self.store.kinds[plural].namespaced else ""

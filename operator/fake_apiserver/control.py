@@ -19,7 +19,6 @@ import orjson
 from aiohttp import web
 
 from .request_log import LoggedRequest
-from .resources import RESOURCES
 from .status import JsonObject
 from .watch import WatchMatch
 
@@ -60,8 +59,8 @@ class Control:
         server = self._server
         return {
             "resourceVersion": server.store.resource_version,
-            "objects": {plural: server.store.count(plural) for plural in RESOURCES},
-            "watches": {plural: len(server.watches.select(resource=plural)) for plural in RESOURCES},
+            "objects": {plural: server.store.count(plural) for plural in server.store.kinds},
+            "watches": {plural: len(server.watches.select(resource=plural)) for plural in server.store.kinds},
             "requests": [
                 {"verb": verb, "resource": resource, "code": code, "count": count}
                 for (verb, resource, code), count in server.requests.counts.items()

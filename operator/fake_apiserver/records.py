@@ -13,16 +13,12 @@ from typing import Any, Literal
 
 import orjson
 
-from .resources import RESOURCES, ResourceType
+from .resources import ResourceType
 from .selectors import FieldSelector, LabelSelector, field_text, fields_match, labels_match, value_at
 from .status import JsonObject
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-_HEADS = {
-    resource.plural: f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'.encode()
-    for resource in RESOURCES.values()
-}
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -45,7 +41,7 @@ class StoredObject:
 
     def encoded(self) -> bytes:
         """The whole object, as GET and watches send it."""
-        return _HEADS[self.resource.plural] + self.tail
+        return self.resource.head + self.tail
 
     def item(self) -> bytes:
         """The object as an item of a list: without kind and apiVersion."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .resources import RESOURCES, ResourceType
+from .resources import RESOURCES, Kinds, ResourceType
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -40,7 +40,7 @@ class RequestInfo:
         return self.query.get("dryRun") == "All"
 
 
-def parse_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
+def parse_request(method: str, path: str, query: Mapping[str, str], kinds: Kinds = RESOURCES) -> RequestInfo:
     """Never fails: what is not understood has no resource."""
     steps = [step for step in path.split("/") if step]
     if steps[:1] == ["api"] and len(steps) > 1:
@@ -50,9 +50,9 @@ def parse_request(method: str, path: str, query: Mapping[str, str]) -> RequestIn
     else:
         return _no_resource(method, path, query)
     namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in RESOURCES:
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in kinds:
         namespace, rest = rest[1], rest[2:]
-    resource = RESOURCES.get(rest[0]) if rest else None
+    resource = kinds.get(rest[0]) if rest else None
     if resource is None or (resource.group, resource.version) != (group, version):
         return _no_resource(method, path, query)
     if len(rest) > 3 and rest[2] != "proxy":

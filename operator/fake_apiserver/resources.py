@@ -1,11 +1,11 @@
-"""The table of kinds that this server serves; routes, discovery and update rules are read off it.
+"""The table of kinds that each server serves, and custom kinds; routes, discovery and update rules are read off them.
 
 Nothing here knows objects or requests. Reference: the `strategy.go` of each kind in kubernetes/pkg/registry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 READ_VERBS = ("get", "list", "watch")
@@ -46,6 +46,8 @@ class ResourceType:
     create_on_update: bool = False
     unconditional_update: bool = True
     returns_deleted_object: bool = False
+    custom: bool = False
+    """Made by a CustomResourceDefinition, which knows no strategic merge patch."""
 
     @property
     def api_version(self) -> str:
@@ -60,6 +62,11 @@ class ResourceType:
     def has_status(self) -> bool:
         """Whether status is written through a subresource of its own only."""
         return any(subresource.name == "status" for subresource in self.subresources)
+
+    @property
+    def head(self) -> bytes:
+        """How the JSON of each object begins."""
+        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     def key(self, namespace: str, name: str) -> str:
         """The storage key, whose order is the order of lists."""
@@ -139,19 +146,48 @@ _TABLE = (
     ),
 )  # fmt: skip
 
-RESOURCES: Mapping[str, ResourceType] = {resource.plural: resource for resource in _TABLE}
-"""By plural, which is unique among the served kinds."""
+Kinds = Mapping[str, ResourceType]
+
+RESOURCES: Kinds = {resource.plural: resource for resource in _TABLE}
+"""The kinds that every server has, by plural, which is unique among the kinds of a server."""
 
 
-def group_versions() -> dict[str, list[str]]:
+def custom_resource(
+    api_version: str, kind: str, *, plural: str = "", namespaced: bool = True, short_names: tuple[str, ...] = ()
+) -> ResourceType:
+    """A kind as a CustomResourceDefinition makes it, without a schema: every field is kept, and none is checked.
+
+    `api_version` is "group/version"; `plural` "" is the kind in lower case with an s. Status is a subresource.
+    """
+    group, _, version = api_version.partition("/")
+    if not version:
+        raise ValueError(f"{api_version!r} is not group/version")
+    singular = kind.lower()
+    return ResourceType(
+        group, version, plural or f"{singular}s", singular, kind, namespaced, short_names,
+        subresources=(_status(kind),), has_generation=True, unconditional_update=False, custom=True,
+    )  # fmt: skip
+
+
+def with_custom(custom: Iterable[ResourceType]) -> Kinds:
+    """The kinds of a server by plural; raises `ValueError` for a plural that is taken."""
+    kinds = dict(RESOURCES)
+    for resource in custom:
+        if resource.plural in kinds:
+            raise ValueError(f"two kinds have the plural {resource.plural}")
+        kinds[resource.plural] = resource
+    return kinds
+
+
+def group_versions(kinds: Kinds) -> dict[str, list[str]]:
     """Served groups ("" is the core group) with their versions, in table order."""
     found: dict[str, list[str]] = {}
-    for resource in _TABLE:
+    for resource in kinds.values():
         versions = found.setdefault(resource.group, [])
         if resource.version not in versions:
             versions.append(resource.version)
     return found
 
 
-def served_in(group: str, version: str) -> list[ResourceType]:
-    return [r for r in _TABLE if r.group == group and r.version == version]
+def served_in(kinds: Kinds, group: str, version: str) -> list[ResourceType]:
+    return [r for r in kinds.values() if r.group == group and r.version == version]

@@ -6,6 +6,7 @@ Everything but `start`, `stop` and `restart` is synchronous and to be called fro
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterable
 
 from aiohttp import web
 
@@ -18,6 +19,7 @@ from .defaults import Identities
 from .faults import Faults
 from .node_lifecycle import NodeLifecycleSettings
 from .request_log import RequestLog
+from .resources import ResourceType
 from .store import Snapshot
 from .streaming import StreamSettings
 from .watch import WatchHub, WatchMatch
@@ -31,7 +33,8 @@ class ApiServer(FakeCluster):
     """An API server that starts empty, but for the namespaces every cluster has.
 
     `port` 0 takes a free one and keeps it over restarts. `seed` makes uids and fault probabilities repeatable.
-    `watch_queue_limit` is how many events a watcher may fall behind before its watch is ended.
+    `custom` are kinds besides those of every cluster, made by `custom_resource`. `watch_queue_limit` is how many events
+    a watcher may fall behind before its watch is ended.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class ApiServer(FakeCluster):
         seed: int | None = None,
         history_size: int = 10_000,
         watch_queue_limit: int = 100_000,
+        custom: Iterable[ResourceType] = (),
         node_lifecycle: NodeLifecycleSettings | None = None,
     ) -> None:
         self.host, self.port = host, port
@@ -54,7 +58,7 @@ class ApiServer(FakeCluster):
         # Watchers hear of a change before anybody reacts to it, so that events come in order.
         super().__init__(
             clock=clock, identities=Identities(seed), recorder=self.watches.publish, history_size=history_size,
-            node_lifecycle=node_lifecycle,
+            custom=custom, node_lifecycle=node_lifecycle,
         )  # fmt: skip
         self.watching = StreamSettings()
         self.requests = RequestLog()

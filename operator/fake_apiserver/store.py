@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .records import Change, ChangeType, Selection, StoredObject, record_of
-from .resources import RESOURCES, ResourceType
+from .resources import RESOURCES, Kinds, ResourceType
 from .status import JsonObject
 
 Subscriber = Callable[[Change], None]
@@ -78,12 +78,15 @@ class _Table:
 class ObjectStore:
     """`history_size` bounds, per kind, how many changes a watch can go back before it gets 410."""
 
-    def __init__(self, history_size: int = 10_000, first_resource_version: int = 1000) -> None:
+    def __init__(
+        self, history_size: int = 10_000, first_resource_version: int = 1000, kinds: Kinds = RESOURCES
+    ) -> None:
+        self.kinds = kinds
         self.resource_version = first_resource_version
-        self._tables = {plural: _Table(resource) for plural, resource in RESOURCES.items()}
+        self._tables = {plural: _Table(resource) for plural, resource in kinds.items()}
         self._history_size = history_size
-        self._history: dict[str, deque[Change]] = {plural: deque() for plural in RESOURCES}
-        self._compacted = dict.fromkeys(RESOURCES, first_resource_version)
+        self._history: dict[str, deque[Change]] = {plural: deque() for plural in kinds}
+        self._compacted = dict.fromkeys(kinds, first_resource_version)
         self._subscribers: list[Subscriber] = []
         self._cached: dict[str, int] = {}
 
@@ -212,7 +215,7 @@ class ObjectStore:
         The counter of versions continues, as with `etcdutl --bump-revision`, unless `rewind_version`.
         """
         for plural, records in snapshot.records.items():
-            table = _Table(RESOURCES[plural])
+            table = _Table(self.kinds[plural])
             for record in records.values():
                 table.put(record)
             self._tables[plural] = table

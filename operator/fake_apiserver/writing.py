@@ -148,7 +148,7 @@ def patch_function(body: Any, content_type: str, resource: ResourceType) -> Call
     kind = content_type.partition(";")[0].strip()
     if kind == JSON_PATCH:
         return lambda obj: _patched(resource, json_patch(obj, body))
-    if kind not in {MERGE, STRATEGIC}:
+    if kind not in {MERGE, STRATEGIC} or (resource.custom and kind == STRATEGIC):
         raise StatusError(415, "415: Unsupported Media Type", details={})
     patch = _object(body)
     if kind == STRATEGIC:

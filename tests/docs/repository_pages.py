@@ -24,6 +24,7 @@ PAGES = {
     "manifests/chart/README.md": "reference/chart-values.md",
     "manifests/POLICY.md": "reference/policy-file.md",
     "manifests/README.md": "install/manifests.md",
+    "operator/fake_apiserver/README.md": "fake-apiserver.md",
     "tests/bench/README.md": "benchmarks.md",
     "tests/scenarios/README.md": "reference/scenario-files.md",
     "tests/simulation/MUTANTS.md": "mutants.md",

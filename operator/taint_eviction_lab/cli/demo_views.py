@@ -235,7 +235,8 @@ class LiveTable:
     def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
         """Put below the table why this controller is late at all, and the verdict."""
         style = _RIGHT if as_told else _WRONG
-        said = [("", ""), (_WHY_LATE, "dim"), ("", ""), *((line, f"bold {style}") for line in verdict)]
+        said = [("", ""), (_WHY_LATE, "dim"), ("", ""), *((line, "bold") for line in verdict[:-1])]
+        said.append((verdict[-1], f"bold {style}"))
         self._end = [Text(line, style=style) for text, style in said for line in _indented(text, self._console.width)]
 
     def _draw(self) -> Group:

@@ -50,6 +50,11 @@ class ReplayResult:
         """The expectations that are not met."""
         return tuple(verdict for verdict in self.verdicts if not verdict.met)
 
+    @property
+    def evicted(self) -> dict[str, tuple[float, ...]]:
+        """At which seconds the API server accepted evictions, by namespace/name; empty for a pod that stayed."""
+        return {history.name: tuple(entry.at for entry in history.of(What.EVICTED)) for history in self.histories}
+
     def as_json(self) -> dict[str, Any]:
         """Return everything for machines."""
         return {
