@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "ROADMAP.md": "roadmap.md",
     "SECURITY.md": "reporting.md",
     "manifests/chart/README.md": "reference/chart-values.md",
     "manifests/POLICY.md": "reference/policy-file.md",

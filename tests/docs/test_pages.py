@@ -48,6 +48,14 @@ def test_commands_stand_without_comments(page: Path) -> None:
     assert [line for block in blocks for line in block.splitlines() if re.search(r"\S\s+# ", line)] == []
 
 
+def test_each_answer_to_an_approver_has_its_proof() -> None:
+    """The last cell of each row is a link, or a dash where there is nothing to prove."""
+    page = (ROOT / "docs/approve.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    assert len(rows) > 40
+    assert [row for row in rows if len(row) != 3 or not ("](" in row[2] or row[2] in ("–", "proof"))] == []
+
+
 def test_why_answers_ten_objections_with_links() -> None:
     """Readers can check each answer."""
     page = (ROOT / "docs/why.md").read_text(encoding="utf-8")
