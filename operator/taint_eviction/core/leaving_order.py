@@ -34,7 +34,7 @@ from taint_eviction.core.timed_queue import TimedWorkerQueue
 # So long after its deletionTimestamp a pod is waited for: its kubelet reports its end a moment later.
 PAST_GRACE_SECONDS = 30.0
 # For so long after the node's condition Ready stopped being True, pods still wait.
-_UNREADY_SECONDS = 60.0
+UNREADY_SECONDS = 60.0
 _MAX_GRACE_SECONDS = 3600.0
 
 
@@ -225,7 +225,7 @@ class LeavingOrder:
             return -math.inf
         if known.live_node.is_ready or known.unready_since is None:
             return math.inf
-        return known.unready_since + _UNREADY_SECONDS
+        return known.unready_since + UNREADY_SECONDS
 
     # When to ask again
 

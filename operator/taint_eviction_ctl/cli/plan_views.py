@@ -12,7 +12,7 @@ from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began
 from taint_eviction_ctl.cli.tables import Row, table_lines
 from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, PlannedNode
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
-from taint_eviction_ctl.planning.wording import held_by, leaves, moment, notes, paused, summary, why
+from taint_eviction_ctl.planning.wording import held_by, in_order, leaves, moment, notes, paused, summary, why
 
 _MAX_PODS = 50
 _MAX_ROWS = 20
@@ -88,6 +88,8 @@ def _why(pod: PlannedPod, plan: Plan) -> str:
     parts = [why(pod.forecast)]
     if pod.out_of_service:
         parts.append(BY_DELETE_OUT_OF_SERVICE)
+    if pod.order is not None:
+        parts.append(in_order(pod.order, plan))
     if pod.blocked:
         deleted = "" if pod.deleted_at is None else f" until {moment(pod.deleted_at, plan.now)}, then it is deleted"
         parts.append(f"BLOCKED: {held_by(pod)}{deleted}")

@@ -8,7 +8,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import Handling
 from taint_eviction_ctl.planning.disruption_budgets import Standing
 from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, Tally
-from taint_eviction_ctl.planning.planned_pod import PlannedPod
+from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod
 from taint_eviction_ctl.planning.wording import held_by, notes, paused, summary, why
 
 API_VERSION, KIND = "taint-eviction/v1alpha1", "Plan"
@@ -84,10 +84,22 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
         "blocked": held_by(pod) or None if pod.leaves_at is not None else None,
         "deletedAt": None if pod.deleted_at is None else format_rfc3339(now.epoch_of(pod.deleted_at)),
         "paused": paused(pod) or None,
+        "inOrder": pod.order and _order(pod.order, now),
         "adopted": pod.adopted,
         **_by_rule(pod.handling),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _order(order: PlannedOrder, now: Moment) -> dict[str, Any]:
+    return {
+        "tier": order.tier.word,
+        "pod": str(order.ref),
+        "others": order.others,
+        "leavesAt": format_rfc3339(now.epoch_of(order.leaves_at)),
+        "inSeconds": round(order.leaves_at - now.at, 3),
+        "atMost": format_rfc3339(now.epoch_of(order.until)),
+    }
 
 
 def _by_rule(handling: Handling | None) -> dict[str, Any]:

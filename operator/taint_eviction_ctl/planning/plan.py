@@ -11,7 +11,7 @@ from taint_eviction.core.decision import DecisionPolicy, Evict
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.matching import discouraging, repelling
-from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
+from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, Node, PodRef, Taint
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, deletes_at, handling_of
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction_ctl.planning.budgets import covered as _covered
@@ -26,6 +26,7 @@ from taint_eviction_ctl.planning.disruption_budgets import (
 )
 from taint_eviction_ctl.planning.forecast import WhatIf, forecast
 from taint_eviction_ctl.planning.inventory import Inventory, Owner, PodFacts
+from taint_eviction_ctl.planning.order import add_order
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
 
 
@@ -77,7 +78,7 @@ class Plan:
     ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, in the order of
     their deadlines, including those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is
     not in the inventory, how many pods are bound to it. ``nothing_goes``: what holds every pod that would leave, "" if
-    some would go. ``asked``: the question in words, for a picture.
+    some would go. ``asked``: the question in words, for a picture. ``ordered``: pods wait for earlier tiers.
     """
 
     now: Moment
@@ -94,6 +95,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     nothing_goes: str = ""
     asked: str = ""
+    ordered: bool = False
 
     @property
     def bare(self) -> list[PlannedPod]:
@@ -123,7 +125,9 @@ def make_plan(
     nodes = [facts.node for facts in inventory.nodes.values()]
     forecasts = forecast(nodes, [facts.pod for facts in inventory.pods.values()], what_if, now, policy, eviction)
     pods = [PlannedPod(inventory.pods[each.pod.ref.key], each) for each in forecasts]
-    plan = Plan(now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes))
+    plan = Plan(
+        now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes), ordered=eviction.orders
+    )
     found = [(pod.leaves_at, pod.ref.key, pod) for pod in pods if pod.leaves_at is not None]
     plan.leaving = [pod for _, _, pod in sorted(found, key=lambda each: each[:2])]
     _add_handling(plan)
@@ -131,7 +135,12 @@ def make_plan(
     _add_scheduling(plan)
     _add_up(plan)
     _add_budgets(plan)
+    add_order(plan.pods, {node.name: _as_changed(node, what_if) for node in nodes}, now)
     return plan
+
+
+def _as_changed(node: Node, what_if: WhatIf) -> Node:
+    return replace(node, taints=what_if.taints.get(node.name, node.taints))
 
 
 def _add_handling(plan: Plan) -> None:

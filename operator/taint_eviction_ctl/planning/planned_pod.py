@@ -1,13 +1,29 @@
 """One pod of a plan. The sums are in ``plan``."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.objects import PodRef, Taint
 from taint_eviction.core.policy import EvictionMode, Handling
+from taint_eviction.core.tiers import Tier
 from taint_eviction_ctl.planning.disruption_budgets import Budget, EvictionVerdict
 from taint_eviction_ctl.planning.forecast import PodForecast
 from taint_eviction_ctl.planning.inventory import PodFacts
+
+
+class PlannedOrder(NamedTuple):
+    """For whom a pod waits in the order of its node: ``ref`` and ``others`` more pods, the first of them of ``tier``.
+
+    ``leaves_at``: when it leaves if these are gone as soon as they leave; ``until``: when it leaves at the latest, but
+    for their grace periods, and for the time in which it is blocked itself.
+    """
+
+    ref: PodRef
+    tier: Tier
+    others: int
+    leaves_at: float
+    until: float
 
 
 @dataclass(slots=True)
@@ -22,7 +38,7 @@ class PlannedPod:
     ``handling``: how it would be evicted; None: it stays. ``deletes_at``: when it would be deleted if budgets kept
     refusing it; None: never. ``verdict``: the arithmetic's answer for the eviction API; None: it would not be asked.
     ``server_allows``: the API server's answer to a dry-run eviction of this pod alone, None: it was not asked;
-    ``server_answer``: the same in words.
+    ``server_answer``: the same in words. ``order``: for whom it waits; None: for no pod of an earlier tier.
 
     ``adopted``: beside a built-in controller its countdown would be adopted; False: that controller evicts it; None:
     that controller would not evict it, or the plan does not consider it.
@@ -41,6 +57,7 @@ class PlannedPod:
     server_allows: bool | None = None
     server_answer: str = ""
     adopted: bool | None = None
+    order: PlannedOrder | None = None
 
     @property
     def ref(self) -> PodRef:
@@ -51,6 +68,11 @@ class PlannedPod:
     def leaves_at(self) -> float | None:
         """The instant at which it would leave; None if it stays."""
         return self.forecast.leaves_at
+
+    @property
+    def in_order_at(self) -> float | None:
+        """The instant at which it would leave in the order of its node; None if it stays."""
+        return self.leaves_at if self.order is None else self.order.leaves_at
 
     @property
     def lost(self) -> bool:

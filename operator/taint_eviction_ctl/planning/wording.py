@@ -9,8 +9,9 @@ from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
 from taint_eviction.core.sentences import tolerated
 from taint_eviction_ctl.planning.forecast import PodForecast
 from taint_eviction_ctl.planning.inventory import Inventory
+from taint_eviction_ctl.planning.order import plugins_before_others
 from taint_eviction_ctl.planning.plan import Plan
-from taint_eviction_ctl.planning.planned_pod import PlannedPod
+from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod
 
 # A pod that leaves within this time after the change leaves "at once".
 _AT_ONCE_SECONDS = 1.0
@@ -84,6 +85,14 @@ def held_by(pod: PlannedPod) -> str:
 def paused(pod: PlannedPod) -> str:
     """Return which rule pauses a pod; "" if none does."""
     return f"paused by rule {pod.paused_by}" if pod.paused_by else ""
+
+
+def in_order(order: PlannedOrder, plan: Plan) -> str:
+    """Return for whom a pod waits, and when it leaves then."""
+    others = f" and {order.others} more" if order.others else ""
+    at, until = moment(order.leaves_at, plan.now), moment(order.until, plan.now)
+    whom = f"{order.ref}{others} of an earlier tier"
+    return f"waits for {whom}: until {at} if that ends at once, and until {until} and grace periods at most"
 
 
 # The summary
@@ -206,6 +215,15 @@ def notes(plan: Plan) -> list[str]:
         found.append("budgets without a current status are counted from the pods in the input")
     if not plan.inventory.budgets_known:
         found.append("budgets are not known: the plan is made without them")
+    if before := plugins_before_others(plan.pods):
+        plugin, later = before[0]
+        more = f", and {many(len(before) - 1, 'more pod')} like it" if len(before) > 1 else ""
+        wait = "--order=tiers lets them leave last" if not plan.ordered else "they stay, or leave after --order-wait"
+        found.append(
+            f"critical DaemonSets' pods (storage and device plugins among them) leave before pods of their nodes that"
+            f" stay or leave later, and may then not end: {plugin.ref} before {many(later, 'pod')} of"
+            f" {plugin.facts.pod.node_name}{more}; {wait}"
+        )
     asking = sum(pod.asks_to_be_held for pod in plan.leaving)
     if asking:
         found.append(f"{many(asking, 'pod')} with a longer hold than is granted (annotation {HOLD_ANNOTATION})")
