@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.stage.clocks import HandClock
 from tests.unit.builders import node, pod, taint, tolerates
 
@@ -18,6 +19,7 @@ from taint_eviction.core.objects import UNREACHABLE, Readiness
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction_ctl.picture.page import render_page
 from taint_eviction_ctl.picture.scene import Kind
+from taint_eviction_lab.cli.replay import replay as replay_command
 from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record
@@ -177,9 +179,25 @@ def test_a_line_that_is_cut_is_reported_and_skipped(tmp_path: Path) -> None:
     incident(tmp_path / "journal")
     raw = (tmp_path / "journal").read_bytes()
     record = read_record((raw[:-20] + b"\nnonsense\n" + raw[-60:-5]).splitlines(keepends=True), "journal")
-    assert record.skipped == 3
+    assert record.skipped == {"not JSON": 2, "cut in the middle": 1}
     assert record.problems[-1].endswith("the line is cut in the middle")
     assert played(scenario_text(record)).scenario.steps
+
+
+def test_a_record_of_which_nothing_is_expected_says_so_and_what_was_skipped(tmp_path: Path) -> None:
+    """No pod was evicted in it and none was to be, so that nothing fails."""
+    lines: list[dict[str, Any]] = [
+        {"what": "journal", "t": EPOCH},
+        {"what": "node", "t": EPOCH + 1, "node": "n1", "taints": [], "ready": "True"},
+        {"what": "ruled", "t": EPOCH + 2},
+        {"what": "ruled", "t": EPOCH + 3},
+        {"what": "node", "node": "n2"},
+    ]
+    (tmp_path / "journal").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    result = CliRunner().invoke(replay_command, [str(tmp_path / "journal")])
+    assert result.exit_code == 0
+    assert "nothing is expected here, so that nothing can fail" in result.stdout
+    assert result.stderr.endswith("3 lines skipped: 2 of the kind ruled, 1 without a time\n")
 
 
 def test_an_observation_without_news_leaves_no_line(tmp_path: Path) -> None:

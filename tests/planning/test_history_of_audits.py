@@ -91,7 +91,7 @@ def test_an_audit_log_becomes_a_picture(incident: Incident, file: Path) -> None:
     """The picture has taints, countdowns, refusals and evictions, and a note on what the log does not contain."""
     surge(incident)
     record = read(file)
-    assert (record.problems, record.skipped) == ([], 0)
+    assert (record.problems, record.skipped) == ([], {})
     picture = picture_of_record(record)
     drawn = {row.pod: ([mark.kind for mark in row.marks], row.left_at, row.outcome) for row in picture.rows}
     assert drawn == {
@@ -139,7 +139,7 @@ def test_take_backs_are_no_evictions(incident: Incident, file: Path) -> None:
     """Take-backs are in the audit log, but not in the record made from it, and no line is skipped."""
     incident.audit.attempted(TakeBack(pod().ref, "n1", 0), Done(), Moment(0.0, EPOCH))
     record = read(file)
-    assert (record.happenings, record.skipped, record.problems) == ([], 0, [])
+    assert (record.happenings, record.skipped, record.problems) == ([], {}, [])
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_a_line_that_lacks_a_field_is_reported_with_its_place(file: Path, line: 
     """The line counts as skipped."""
     file.write_text(f"{line}\n")
     record = read(file)
-    assert (record.problems, record.skipped) == ([f"audit:1: {problem}"], 1)
+    assert (record.problems, record.skipped) == ([f"audit:1: {problem}"], {"malformed": 1})

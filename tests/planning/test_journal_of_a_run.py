@@ -93,7 +93,7 @@ async def test_an_incident_is_recorded_drawn_and_played_again(server: ApiServer,
     cut_at = journal.read_text().splitlines().index(next(line for line in lines(journal) if not line.endswith("}"))) + 1
     assert drawn.stderr.splitlines() == [
         f"taint-eviction: {journal}:{cut_at}: the line is not JSON",
-        f"taint-eviction: {journal}: 1 line skipped",
+        f"taint-eviction: {journal}: 1 line skipped: 1 not JSON",
     ]
     assert "shop/again" in page.read_text()
     steps = {next(name for name in step if name != "at") for step in yaml.safe_load(story.read_text())["timeline"]}

@@ -7,6 +7,9 @@ from taint_eviction.files.marked_yaml import Malformed, Problem
 from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
 
+# How many reasons are named for which lines are skipped.
+_MAX_WHYS = 8
+
 
 def record_in(raw: bytes, name: str) -> RunRecord | None:
     """Read a record; return None if the text is no record, but perhaps a scenario. Unusable lines are named on stderr.
@@ -20,7 +23,9 @@ def record_in(raw: bytes, name: str) -> RunRecord | None:
     for problem in record.problems:
         complain(str(problem))
     if record.skipped:
-        complain(f"{name}: {many(record.skipped, 'line')} skipped")
+        whys = ", ".join(f"{count} {why}" for why, count in record.skipped.most_common(_MAX_WHYS))
+        rest = ", …" if len(record.skipped) > _MAX_WHYS else ""
+        complain(f"{name}: {many(record.skipped.total(), 'line')} skipped: {whys}{rest}")
     if not record.happenings:
         raise Malformed([Problem(name, 1, "no line of this journal or log can be used")])
     return record

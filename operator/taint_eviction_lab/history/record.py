@@ -3,6 +3,7 @@
 Lines that are cut, garbled or about other things are counted, and the rest is used.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -28,13 +29,14 @@ _MAX_PROBLEMS = 50
 class RunRecord:
     """What a controller observed and did, by time.
 
-    ``audit``: only its attempts, and conclusions from them. ``stormed``: a log reported many evictions in few lines.
+    ``skipped`` counts the lines that were not used, by why. ``audit``: only its attempts, and conclusions from them.
+    ``stormed``: a log reported many evictions in few lines.
     """
 
     name: str
     happenings: list[Happening] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    skipped: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
     audit: bool = False
     stormed: bool = False
 
@@ -96,20 +98,22 @@ def _read_line(raw: bytes, record: RunRecord, audit: AuditReading) -> str | None
     try:
         told = orjson.loads(raw)
     except ValueError:
-        record.skipped += 1
-        return "the line is cut in the middle" if not raw.endswith(b"\n") else "the line is not JSON"
+        why = "not JSON" if raw.endswith(b"\n") else "cut in the middle"
+        record.skipped[why] += 1
+        return f"the line is {why}"
     if isinstance(told, dict) and is_audit_line(told):
         problem = audit.read(told)
-        record.skipped += problem is not None
+        if problem is not None:
+            record.skipped["malformed"] += 1
         return problem
     what = told.get("what") if isinstance(told, dict) else None
     if not isinstance(what, str) or what not in _WORDS:
-        record.skipped += 1
+        record.skipped[f"of the kind {what}" if isinstance(what, str) else "of no kind"] += 1
         record.stormed |= what == "storm"
         return None
     at = finite_number(told.get("t"))
     if at is None and (at := parse_rfc3339(told.get("time"))) is None:
-        record.skipped += 1
+        record.skipped["without a time"] += 1
         return "the line has no time"
     record.happenings.append(Happening(at, what, told))
     return None

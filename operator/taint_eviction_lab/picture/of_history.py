@@ -2,6 +2,7 @@
 
 from taint_eviction.core.sentences import tolerated
 from taint_eviction_ctl.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
+from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.history.happening import Happening
 from taint_eviction_lab.history.record import RunRecord
 from taint_eviction_lab.picture.overdue import BREAKER, Holds
@@ -19,7 +20,7 @@ def picture_of_record(record: RunRecord) -> Picture:
     """Draw a record: a row for each pod (UID) that had a deadline."""
     begin = record.begins_at
     last = max([1.0, *(happening.at - begin for happening in record.happenings)])
-    about = f"{record.name}: {len(record.happenings)} lines used, {record.skipped} skipped"
+    about = f"{record.name}: {many(len(record.happenings), 'line')} used, {record.skipped.total()} skipped"
     picture = Picture("What happened", about, -0.04 * last, 1.06 * last, begin)
     picture.notes = [*([record.missing] if record.missing else []), *record.problems]
     drawing = _Drawing(begin)
