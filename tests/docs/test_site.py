@@ -128,6 +128,14 @@ def test_every_page_leads_to_the_next(site: Path) -> None:
     assert "md-footer__link--next" in (site / "quick-start.html").read_text(encoding="utf-8")
 
 
+def test_commands_wrap_and_are_not_cut(site: Path) -> None:
+    """The style names the languages whose long lines go on below, and a block says its language."""
+    style = (site / "site.css").read_text(encoding="utf-8")
+    for page, language in (("tasks/break-glass.html", "sh"), ("tasks/alerts.html", "promql")):
+        assert f".language-{language}" in style
+        assert f'class="language-{language} highlight"' in (site / page).read_text(encoding="utf-8")
+
+
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     """No page loads a font, a script or a picture from another host."""
     for page in pages(site):
