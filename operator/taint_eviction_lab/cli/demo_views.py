@@ -23,7 +23,8 @@ _TITLE = "The same happens in two clusters. Which controller evicts what?"
 _ABOUT = "Left: a model of the one in Kubernetes. Right: this one itself. In real time."
 _WHY_LATE = (
     "This controller waits half a second before each eviction, in which its breaker sees a surge. After its restart it"
-    " is up to a second later: Kubernetes writes dates in whole seconds, and it is never early."
+    " is up to 1.2 s later, and never early: Kubernetes dates in whole seconds, and the time of the API server is known"
+    " to a fifth of one."
 )
 
 
@@ -194,9 +195,11 @@ class PlainLines(_Quiet):
             click.echo(row.plain.rstrip())
         click.echo()
         for text in (_WHY_LATE, "", *verdict):
-            click.echo("\n".join(_indented(text, 80)))
+            click.echo("\n".join(_indented(text, _WIDTH)))
 
 
+# How wide texts are at most.
+_WIDTH = 79
 # Where the text of a line begins.
 _TEXT_AT = 20
 
@@ -245,4 +248,4 @@ class LiveTable:
 
 def _indented(text: str, width: int) -> list[str]:
     """Wrap a text below the table, which begins at the second column."""
-    return textwrap.wrap(visible(text), min(width, 80), initial_indent=" ", subsequent_indent=" ") or [""]
+    return textwrap.wrap(visible(text), min(width, _WIDTH), initial_indent=" ", subsequent_indent=" ") or [""]
