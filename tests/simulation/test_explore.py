@@ -97,6 +97,9 @@ CAUGHT_BY = {
     "standbys-adopt": (12, "sent without leading"),
     "adopted-late": (13, "not adopted in time"),
     "finished-adopted": (14, "adopted wrongly"),
+    "order-ignored": (17, "out of order"),
+    "order-ignored-after-a-restart": (38, "out of order"),
+    "order-for-ever": (40, "late"),
 }
 # The sample: every 17th disturbance of every 7th scenario; the long command tries all.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7

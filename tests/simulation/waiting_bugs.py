@@ -3,6 +3,7 @@ dry runs. See ``known_bugs``.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from taint_eviction.core.events import Event, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.leaving_order import Leaving, LeavingOrder
 from taint_eviction.core.pods import UNDECIDED, Deleted, PodRecord
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.runtime.list_turns import ListTurns
@@ -121,3 +123,29 @@ def dry_runs_repeat(patch: pytest.MonkeyPatch) -> None:
         return effects
 
     patch.setattr(Controller, "_pod_seen", forget)
+
+
+def order_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for an earlier tier, although that is ordered."""
+    patch.setattr(LeavingOrder, "wait", lambda *_: None)
+
+
+def order_ignored_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """A process waits only for pods that it has seen become due itself, and not for those that end already."""
+    note = LeavingOrder.note
+
+    def note_wanted(self: LeavingOrder, leaving: Leaving, grace_seconds: float, now: float) -> None:
+        if leaving.due_at == -math.inf and leaving.ref.key not in self._leaving:
+            return
+        note(self, leaving, grace_seconds, now)
+
+    patch.setattr(LeavingOrder, "note", note_wanted)
+
+
+def order_waits_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """A pod waits as long as there is a pod of an earlier tier."""
+    patch.setattr("taint_eviction.core.leaving_order._MAX_GRACE_SECONDS", math.inf)
+    patch.setattr("taint_eviction.core.leaving_order.PAST_GRACE_SECONDS", math.inf)
+    patch.setattr("taint_eviction.core.reconciler.PAST_GRACE_SECONDS", math.inf)
+    note = LeavingOrder.note
+    patch.setattr(LeavingOrder, "note", lambda self, leaving, _, now: note(self, leaving, math.inf, now))

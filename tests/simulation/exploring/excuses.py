@@ -35,6 +35,21 @@ _GIVEN_UP_SECONDS = 4.0
 _ELECTION_SECONDS, _BETWEEN_TRIES_SECONDS = 3.0, 4.4
 
 
+# What keeps a process from seeing, for a while, what happens to nodes and pods.
+_BLINDING = (
+    do.Freeze,
+    do.Partition,
+    do.StepServerClock,
+    do.StopServer,
+    do.Outage,
+    do.DisturbCalls,
+    do.LagWatches,
+    do.CutWatches,
+    do.LoseEvents,
+    do.RelistWatches,
+)
+
+
 class Excuse(NamedTuple):
     """An eviction may be as late as ``over_at``, and by ``late_seconds``."""
 
@@ -50,7 +65,7 @@ class Disturbances:
 
     ``steady``: nothing takes the Lease from a leader that runs. ``watched``: no watch of nodes has a gap while its
     process runs. ``behind_seconds``, ``pods_behind_seconds``: how far a watch of nodes, or of pods, lags at most.
-    ``late_seconds``: how long a request travels at most.
+    ``late_seconds``: how long a request travels at most. ``sees_all``: no process is ever blind, or slow to see.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -60,6 +75,7 @@ class Disturbances:
         self._slowest = sum(_slow_seconds(action, calls) for action in actions for calls in (_LEASE, _CONTROL_STATE))
         self.steady = not any(_shakes_the_lease(action, self._settings.call_timeout_seconds) for action in actions)
         self.watched = not any(_cuts_off_nodes(action) for action in actions)
+        self.sees_all = not any(isinstance(action, _BLINDING) for action in actions)
         lags = [action for action in actions if isinstance(action, do.LagWatches)]
         frozen_seconds = max((action.for_seconds for action in actions if isinstance(action, do.Freeze)), default=0.0)
         of_nodes = (lag.by_seconds for lag in lags if lag.watch != "pods")
@@ -203,7 +219,9 @@ def _cuts_off_nodes(action: do.Action) -> bool:
 
 def holds_back(scenario: Scenario) -> bool:
     """Return whether anything may hold evictions back for a time that is not known beforehand."""
-    policy, default = scenario.settings.policy, EvictionPolicy()
+    policy = scenario.settings.policy
+    # How long pods wait for earlier tiers is known.
+    default = EvictionPolicy(order=policy.order, order_wait_seconds=policy.order_wait_seconds)
     steps = (do.PauseEvictions, do.Scribble, do.ChangePolicy)
     pauses = scenario.control_state is not None or any(isinstance(step.action, steps) for step in scenario.steps)
     return policy != default or scenario.settings.breaker.enabled or pauses

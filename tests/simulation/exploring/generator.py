@@ -11,6 +11,7 @@ from tests.simulation.exploring.dry_runs import add_dry_run, dry_run_of_hours
 from tests.simulation.exploring.hanging_worlds import HangingWorlds
 from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
+from tests.simulation.exploring.ordering import add_order, leave_in_order
 from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.people_worlds import PeopleWorlds
 from tests.simulation.exploring.quarters import Quarter
@@ -35,9 +36,12 @@ def made_up(seed: int) -> JsonObject:
     """Return the document of a seed."""
     if (of_hours := dry_run_of_hours(seed)) is not None:
         return of_hours
+    if (in_order := leave_in_order(seed)) is not None:
+        return in_order
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
     add_dry_run(document, seed)
+    add_order(document, seed)
     add_adoption(document, seed)
     add_late_adoptions(document, seed)
     return document

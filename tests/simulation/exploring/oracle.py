@@ -18,6 +18,7 @@ from typing import Any
 from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, is_built_in
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
+from tests.simulation.exploring.ordering import OrderJudge
 from tests.simulation.exploring.seen import POD_ANSWERS, TICK, Basis, BrokenRule, Read, Seen, shown
 from tests.simulation.exploring.suspending import SuspensionJudge
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
@@ -79,6 +80,7 @@ class ExplorationOracle:
             disturbances=disturbances,
         )
         self.trying = TryingJudge(self.truth, self._break)
+        self.order = OrderJudge(settings, self.truth, disturbances, self._break)
         self.adoption = AdoptionJudge(self.truth, control_state, self._break, calm_until)
         self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
@@ -231,6 +233,7 @@ class ExplorationOracle:
         """Check that a call is punctual, that its node was just read, and that the pod is due."""
         node, basis = self.truth.pods[trace.uid][-1].node or "", seen.bases[trace.number]
         self._check_punctual(trace, node)
+        self.order.check_sent(trace)
         if not self._is_fresh(seen.reads.get(node, []), basis):
             self._break("no fresh read", trace, f"no read of node {node} serves a call sent at {basis.sent_at:.3f}")
         read = basis.node or Read(trace.at, trace.at)
@@ -296,6 +299,7 @@ class ExplorationOracle:
             return
         latest = max(latest, pod.edited_at, there.resumed_at, -NEVER if watched else there.written_at)
         over_at, late_seconds = self._disturbances.excuse(trace.at, self.truth.names[trace.uid], node)
+        latest += self.order.longest_wait(trace.uid)
         allowed = max(latest + late_seconds, min(over_at, self.peace_at + self._recovery))
         if trace.at > allowed + _PUNCTUAL_SECONDS:
             self._break("late", trace, f"it was due at {latest:.3f} at the latest")
@@ -333,7 +337,7 @@ class ExplorationOracle:
             if pod.terminating:
                 if node is not None:
                     self._end("still terminating", now, uid, f"on {pod.node}")
-            elif at + self._unhurried_seconds() <= now:
+            elif at + self._unhurried_seconds() + self.order.longest_wait(uid) <= now:
                 blocked = uid in self.reported if self._settings.dry_run else self._is_blocked(uid, now)
                 if not blocked and not self.suspension.excuse(uid, now - self._unhurried_seconds()):
                     self._end("not evicted", now, uid, f"on {pod.node}, due since {at:.3f}")
