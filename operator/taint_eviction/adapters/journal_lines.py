@@ -12,6 +12,7 @@ import orjson
 from taint_eviction.core.events import Event
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, Taint, Toleration
+from taint_eviction.core.tiers import Tier, tier_of
 from taint_eviction.settings import Settings
 
 DEFAULT_SETTINGS = Settings()
@@ -87,6 +88,7 @@ def pod_line(pod: Pod) -> dict[str, Any]:
     flags = {name: True for name in ("terminating", "finished", "mirror") if getattr(pod, name)}
     bound = {} if pod.bound_at is None else {"bound": pod.bound_at}
     hold = {} if pod.hold_seconds is None else {"hold": _span(pod.hold_seconds)}
+    tier = {} if (own := tier_of(pod)) is Tier.WORKLOADS else {"tier": own.word}
     return {
         "what": "pod",
         "pod": str(pod.ref),
@@ -96,6 +98,7 @@ def pod_line(pod: Pod) -> dict[str, Any]:
         **({"tolerations_left_out": left_out} if (left_out := len(pod.tolerations) - _MOST_TOLERATIONS) > 0 else {}),
         **bound,
         **hold,
+        **tier,
         **flags,
     }
 

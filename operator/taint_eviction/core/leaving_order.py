@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -66,24 +66,24 @@ class Leaving(NamedTuple):
     flow: FlowKey | None = None
 
 
-# One list of pods for each tier, in the order of an instant.
-_ByTier = tuple["SortedList[tuple[float, NamespacedName]]", ...]
+# Pods in the order of an instant.
+_InOrder: TypeAlias = "SortedList[tuple[float, NamespacedName]]"
 _LAST_NAME = NamespacedName("\U0010ffff", "")
 
 
-def _by_tier() -> _ByTier:
+def _by_tier() -> tuple[_InOrder, ...]:
     return tuple(SortedList() for _ in Tier)
 
 
 @dataclass(slots=True)
 class _NodePods:
-    """The pods of one node: those for which others wait by now, the oldest first, and those that wait, the most overdue
-    first. ``graces``: the longest grace period of each tier. ``count``: of pods that leave, and of those that wait.
-    ``applies_until``: until when there is an order, by what was known of the node last.
+    """The pods of one node: those for which others wait by now, by tier, the oldest first; and those that wait, by tier
+    and flow, the most overdue first. ``graces``: the longest grace period of each tier. ``count``: of pods that leave,
+    and of those that wait. ``applies_until``: until when there is an order, by what was known of the node last.
     """
 
-    waited_for: _ByTier = field(default_factory=_by_tier)
-    followers: _ByTier = field(default_factory=_by_tier)
+    waited_for: tuple[_InOrder, ...] = field(default_factory=_by_tier)
+    followers: dict[tuple[Tier, FlowKey | None], _InOrder] = field(default_factory=dict)
     graces: list[float] = field(default_factory=lambda: [0.0] * len(Tier))
     count: int = 0
     applies_until: float = math.inf
@@ -153,7 +153,7 @@ class LeavingOrder:
         self._changed[name] = None
         if (applies_until := self._applies_until(name)) != pods.applies_until:
             pods.applies_until = applies_until
-            for _, key in itertools.chain(*pods.followers):
+            for _, key in itertools.chain(*pods.followers.values()):
                 self._rechecks.schedule(self._followers[key].ref, -math.inf)
 
     def change_policy(self, policy: EvictionPolicy) -> None:
@@ -231,18 +231,23 @@ class LeavingOrder:
 
     def follow(self, ref: PodRef, now: float) -> None:
         """Note that a pod waits; ``next_released`` returns it when it is to ask again."""
-        leaving, wait = self._leaving[ref.key], self.wait(ref, now)
-        self._followers[ref.key] = leaving
+        leaving = self._followers[ref.key] = self._leaving[ref.key]
         pods = self._pods[leaving.node_name]
-        pods.followers[leaving.tier].add((leaving.due_at, ref.key))
+        pods.followers.setdefault((leaving.tier, leaving.flow), SortedList()).add((leaving.due_at, ref.key))
         pods.count += 1
-        self._rechecks.schedule(ref, now if wait is None else wait.until)
+        # When the wait for one tier is over, the pods of others may have gone meanwhile.
+        waits = () if leaving.flow is None else self._waits(leaving, leaving.flow, now)
+        recheck_at = min((each.until for each in waits), default=now)
+        self._rechecks.schedule(ref, min(recheck_at, self._applies_until(leaving.node_name)))
 
     def unfollow(self, ref: PodRef) -> None:
         """Note that a pod waits no more."""
         leaving = self._followers.pop(ref.key)
         self._rechecks.cancel(ref)
-        self._pods[leaving.node_name].followers[leaving.tier].remove((leaving.due_at, ref.key))
+        followers, place = self._pods[leaving.node_name].followers, (leaving.tier, leaving.flow)
+        followers[place].remove((leaving.due_at, ref.key))
+        if not followers[place]:
+            del followers[place]
         self._count_out(leaving.node_name)
 
     def next_at(self) -> float | None:
@@ -265,8 +270,9 @@ class LeavingOrder:
         if (entry := self._rechecks.pop_due(now)) is not None:
             return entry.ref
         for name in list(self._changed):
-            # Whoever was due earlier waits for no more pods: if the first waits, so do the others of its tier.
-            firsts = (self._followers[each[0][1]].ref for each in self._pods[name].followers if each)
+            # Whoever was due earlier waits for no more pods, and no longer, but for the time in which it was blocked:
+            # if the first of a flow waits, the others of its tier do.
+            firsts = (self._followers[each[0][1]].ref for each in self._pods[name].followers.values())
             if (free := next((ref for ref in firsts if self.wait(ref, now) is None), None)) is not None:
                 return free
             del self._changed[name]

@@ -9,7 +9,7 @@ from enum import Enum, IntEnum
 from taint_eviction.core.objects import Pod
 
 # From this priority on pods are critical for the cluster or for their node (scheduling.SystemCriticalPriority).
-_CRITICAL_PRIORITY = 2_000_000_000
+CRITICAL_PRIORITY = 2_000_000_000
 
 
 class Order(Enum):
@@ -36,6 +36,6 @@ class Tier(IntEnum):
 def tier_of(pod: Pod) -> Tier:
     """Return the tier that a pod has by itself."""
     of_daemonset = pod.controller is not None and pod.controller.kind == "DaemonSet"
-    if pod.priority >= _CRITICAL_PRIORITY:
+    if pod.priority >= CRITICAL_PRIORITY:
         return Tier.CRITICAL_DAEMONSETS if of_daemonset else Tier.CRITICAL_WORKLOADS
     return Tier.DAEMONSETS if of_daemonset else Tier.WORKLOADS

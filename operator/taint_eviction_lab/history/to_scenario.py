@@ -12,6 +12,7 @@ import yaml
 
 from taint_eviction.core.objects import EXEMPT_LABEL, SHUTTING_DOWN
 from taint_eviction.core.text import JsonObject
+from taint_eviction.core.tiers import CRITICAL_PRIORITY, Tier
 from taint_eviction_lab.history.circumstances import Circumstances
 from taint_eviction_lab.history.happening import Happening, finite_number
 from taint_eviction_lab.history.record import RunRecord
@@ -43,6 +44,16 @@ def scenario_text(record: RunRecord) -> str:
         "expect": story.expectations(),
     }
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+
+
+# A record says in which tier a pod is by itself, and not which DaemonSet owns it.
+_RECORDED_DAEMONSET = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "name": "recorded",
+    "uid": "recorded",
+    "controller": True,
+}
 
 
 class _Story:
@@ -165,6 +176,11 @@ class _Story:
             body["hold"] = hold
         if fields.get("finished"):
             body["phase"] = "Succeeded"
+        tier = happening.text("tier")
+        if tier in (Tier.DAEMONSETS.word, Tier.CRITICAL_DAEMONSETS.word):
+            body["ownerReferences"] = [_RECORDED_DAEMONSET]
+        if tier in (Tier.CRITICAL_WORKLOADS.word, Tier.CRITICAL_DAEMONSETS.word):
+            body["priority"] = CRITICAL_PRIORITY
         return body
 
     def _ensure_node(self, name: str) -> None:

@@ -139,6 +139,10 @@ RIGHTLY_DIFFERENT = {
     "recreate-while-predecessors-delete-is-under-way": RightDifference(_IN_TIME, ("crash",)),
     "retry-lost-answer": RightDifference(_FIRST_BEARER, _LATE),
     "budget-patience-leaves-a-moving-virtual-machine-out": RightDifference(_UNKNOWN, ("",)),
+    "order-of-a-dry-run": RightDifference(_UNKNOWN, ("",)),
+    "order-own-pause-does-not-count": RightDifference(
+        "a new process does not know of pauses that have ended, and counts their time", ("crash",)
+    ),
     "shadow-finds-an-eviction-that-was-given-up": RightDifference(_UNKNOWN, ("",)),
     "shadow-reports-an-eviction-once": RightDifference(_UNKNOWN, ("",)),
     "stay-malformed-taint": RightDifference(
