@@ -5,7 +5,7 @@ begin the same work at the same time and return the same effects.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hypothesis import settings
@@ -33,9 +33,10 @@ from taint_eviction.core.events import (
     WorkOutcome,
 )
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
-from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.core.objects import ControllerRef, Node, Pod, PodRef, Readiness, Taint
 from taint_eviction.core.pods import InFlight, PodRecord, PodState
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction.core.tiers import Order
 
 NAMES = [f"p{number}" for number in range(8)]
 NODES = st.sampled_from(["n1", "n2", "n3"])
@@ -55,11 +56,14 @@ RULES = st.lists(
     unique_by=lambda rule: rule.name,
 ).map(tuple)
 POLICIES = st.builds(
-    lambda mode, total, node, rules: EvictionPolicy(mode, 3.0, total=total, per_node=node, rules=rules),
+    lambda mode, total, node, rules, order: EvictionPolicy(
+        mode, 3.0, total=total, per_node=node, rules=rules, order=order, order_wait_seconds=4.0
+    ),
     st.sampled_from(list(EvictionMode)),
     LIMITS,
     LIMITS,
     RULES,
+    st.sampled_from(Order),
 )
 BREAKERS = st.sampled_from(
     [
@@ -69,6 +73,14 @@ BREAKERS = st.sampled_from(
     ]
 )
 BUDGET = Block(BlockReason.BUDGET, "web")
+
+DAEMONSET, LATER_TIER = ControllerRef("DaemonSet", "logs", "d"), ("p1", "p2", "p4")
+
+
+def ready(*taints: Taint, name: str) -> Node:
+    """Make a node that is ready: its pods leave in order, if that is the policy."""
+    return replace(node(*taints, name=name), ready=Readiness("True"))
+
 
 Answer = TypeVar("Answer")
 
@@ -101,7 +113,7 @@ class HintsMachine(RuleBasedStateMachine):
         self.pods: dict[str, Pod] = {}
         self.flying: list[TakenTwice] = []
         for name in ("n1", "n2"):
-            self.tell(NodeSeen(node(taint("k1"), name=name)))
+            self.tell(NodeSeen(ready(taint("k1"), name=name)))
         self.see_pods(NAMES[:3], "n1", 0, new=True, marked=False)
         self.see_pods(NAMES[3:6], "n2", 2, new=True, marked=False)
 
@@ -142,7 +154,7 @@ class HintsMachine(RuleBasedStateMachine):
     @rule(name=NODES, keys=KEYS)
     def taint_node(self, name: str, keys: tuple[str, ...]) -> None:
         """A node's taints change."""
-        self.tell(NodeSeen(node(*(taint(key) for key in keys), name=name)))
+        self.tell(NodeSeen(ready(*(taint(key) for key in keys), name=name)))
 
     @rule(name=NODES)
     def lose_node(self, name: str) -> None:
@@ -176,6 +188,7 @@ class HintsMachine(RuleBasedStateMachine):
                 on=on,
                 version=self.versions,
                 marked=marked,
+                controller=DAEMONSET if name in LATER_TIER else None,
             )
             self.tell(PodSeen(self.pods[name]))
 
