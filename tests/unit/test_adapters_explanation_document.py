@@ -17,6 +17,7 @@ from taint_eviction.core.decision import DecisionPolicy, StayReason
 from taint_eviction.core.events import Block, BlockReason, Done, Failed
 from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Readiness, Taint, Toleration
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
+from taint_eviction.core.tiers import Order
 from taint_eviction_ctl.cli.explain import explanation_lines
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -246,3 +247,20 @@ def test_a_name_that_another_pod_has_taken_explains_the_new_pod() -> None:
     on = one()
     on.sees(pod(tolerates(300), uid="b"))
     assert (explained(on)["uid"], explained(on)["outcome"]) == ("b", "leaves")
+
+
+def test_a_pod_that_waits_for_an_earlier_tier_is_told_for_whom_and_until_when() -> None:
+    """In the document and in words."""
+    on = Stage(eviction=EvictionPolicy(order=Order.TIERS))
+    ready = replace(node(taint()), ready=Readiness("True"))
+    pods = pod(name="web", uid="w", created_at=-1), pod(name="db", uid="d", created_at=-5), pod(priority=2_000_000_000)
+    on.sees(ready, *pods)
+    on.lists("n1")
+    told = explained(on)
+    until = format_rfc3339(EPOCH + 600)
+    hold = told["eviction"]["hold"]
+    assert (hold["reason"], hold["tier"], hold["pod"], hold["others"]) == ("earlier_tier", "workloads", "shop/db", 1)
+    assert hold["until"] == until
+    text = f"it waits for pods of the tier workloads of its node: shop/db and 1 more, until {until} at most"
+    assert hold["text"] == text
+    assert [line for line in explanation_lines(told) if text in line] != []
