@@ -20,7 +20,7 @@ CSI = ControllerRef("DaemonSet", "csi", "d1")
 
 
 @dataclasses.dataclass(frozen=True)
-class Life:
+class LeavingPod:
     """A pod: when it is due, and how long it takes to end after its eviction, None: for ever."""
 
     daemon: bool
@@ -43,7 +43,7 @@ class Life:
 
 
 LIVES = st.builds(
-    Life,
+    LeavingPod,
     st.booleans(),
     st.booleans(),
     st.sampled_from([0, 0, 0, 5, 15, 25, 60]),
@@ -54,7 +54,7 @@ LIVES = st.builds(
 
 @settings(max_examples=examples(0.5), deadline=None)
 @given(st.lists(LIVES, min_size=1, max_size=8))
-def test_nobody_goes_out_of_order_and_nobody_waits_longer_than_the_bound(lives: list[Life]) -> None:
+def test_nobody_goes_out_of_order_and_nobody_waits_longer_than_the_bound(lives: list[LeavingPod]) -> None:
     """Pods that never end, that come later or that are due later: each goes when it may, to the second."""
     stage = Stage(eviction=EvictionPolicy(order=Order.TIERS, order_wait_seconds=WAIT))
     pods = {f"p{number}": life.pod(f"p{number}") for number, life in enumerate(lives)}

@@ -17,6 +17,7 @@ from taint_eviction.cli.run import _compared_before, run
 from taint_eviction.cli.run_settings import read_settings
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
+from taint_eviction.core.tiers import Order
 from taint_eviction.settings import ControlStateSettings, Settings
 
 POLICY = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules: [{name: a}]\n"
@@ -65,6 +66,14 @@ def test_each_flag_of_the_policy_is_read() -> None:
         EvictionMode.EVICT_THEN_DELETE, 600.0, Limit(5.0, 20), Limit(0.5, 2), Limit(1.0, 3)
     )
     assert read.problems() == []
+
+
+def test_the_order_and_its_wait_are_read() -> None:
+    """The wait is more than 0 seconds."""
+    policy = settings("--order", "tiers", "--order-wait", "5m").policy
+    assert (policy.order, policy.order_wait_seconds) == (Order.TIERS, 300.0)
+    problem = "the order wait must be more than 0 seconds, not 0"
+    assert settings("--order", "tiers", "--order-wait", "0").problems() == [problem]
 
 
 def test_each_flag_of_the_breaker_is_read() -> None:

@@ -169,6 +169,11 @@ def test_what_frames_the_rules_is_checked(old: str, new: str, said: str) -> None
         ('name: "a\\nb"', "name must be a line of text, not 'a\\nb'"),
         ('name: "\\uD800"', "name must be a line of text, not '\\ud800'"),
         ("mode: evicted", "mode must be one of delete, evict, evict-then-delete, not 'evicted'"),
+        ("order: yes please", "order must be one of none, tiers, not 'yes please'"),
+        (
+            "tier: plugins",
+            "tier must be one of critical-daemonsets, critical-workloads, daemonsets, workloads, not 'plugins'",
+        ),
         ("evictTimeout: 0", "evictTimeout must be at least 1 s, not the number 0"),
         ("evictTimeout: -5m", "evictTimeout must be at least 1 s, not '-5m'"),
         ("evictTimeout: .inf", "evictTimeout must be seconds (90) or a duration (1m30s, 500ms), not the number inf"),
