@@ -73,7 +73,7 @@ class ControllerMachine(RuleBasedStateMachine):
                 self.told.append(fact)
             for effect in self.stage.observe(fact):
                 if isinstance(effect, NodeTainted):
-                    here = [one for one in self.oracle.pods.values() if one.node_name == effect.name]
+                    here = [one for one in self.oracle.pods.values() if one.node_name == effect.node_name]
                     self.stage.observe(*(PodSeen(one, asked_at=self.stage.now) for one in here))
         self.oracle.pods_told()
 

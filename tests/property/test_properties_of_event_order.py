@@ -115,7 +115,7 @@ def report(stage: Stage, fact: Fact, history: TrueHistory) -> None:
     effects: list[Event] = stage.observe(fact)
     for effect in effects:
         if isinstance(effect, NodeTainted):
-            here = [one for one in history.pods.values() if one.node_name == effect.name]
+            here = [one for one in history.pods.values() if one.node_name == effect.node_name]
             stage.observe(*(PodSeen(one, asked_at=stage.now) for one in here))
 
 

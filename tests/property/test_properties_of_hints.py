@@ -129,7 +129,7 @@ class HintsMachine(RuleBasedStateMachine):
             effects = self.both(lambda brain, fact=fact: brain.observe(fact, moment(self.now)))  # type: ignore[misc]
             for effect in effects:
                 if isinstance(effect, NodeTainted):
-                    here = [each for each in self.pods.values() if each.node_name == effect.name]
+                    here = [each for each in self.pods.values() if each.node_name == effect.node_name]
                     self.tell(*(PodSeen(each) for each in here))
 
     @rule()
