@@ -202,12 +202,15 @@ class EvictionQueue:
             self._move_on(entry.ref)
         while (entry := self._retries.pop_due(now)) is not None:
             self._move_on(entry.ref)
+        self._release_followers(now)
+        return self._has_moved
+
+    def _release_followers(self, now: float) -> None:
         while (ref := self.order.next_released(now)) is not None:
             record = self._pods.known[ref.key]
             assert isinstance(record.state, Following), record.state
             self._unfollow(ref, record.state.schedule)
             self._enter(record, Queued(record.state.schedule))
-        return self._has_moved
 
     def _move_on(self, ref: PodRef) -> None:
         record = self._pods.known[ref.key]
@@ -326,4 +329,5 @@ class EvictionQueue:
                 record.outdate_tokens(record.state)
         self._limits.change(policy, now)
         self.order.change_policy(policy)
+        self._release_followers(now)
         self.reconsider()
