@@ -233,6 +233,11 @@ def test_what_cannot_be_meant_in_a_rule_is_named(rule: str, said: str) -> None:
         ("{matchExpressions: [{key: a, operator: In, values: [1]}]}", "an item of values must be text, not the numb"),
         ("{matchExpressions: [{key: a, operator: Exists, values: [b]}]}", "the operator Exists takes no values"),
         ("{matchExpressions: [{key: a, operator: Exists, value: b}]}", "unknown key 'value' in an item of matchExpr"),
+        ("'a=1,b,a=2'", "podSelector can match nothing: a=1 and a=2"),
+        (
+            "{matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}",
+            "podSelector can match nothing",
+        ),
     ],
 )
 def test_selectors_that_choose_nothing_that_could_be_meant(selector: str, said: str) -> None:

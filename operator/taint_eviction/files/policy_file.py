@@ -9,7 +9,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from taint_eviction.core.label_selectors import IN, OPERATORS, LabelSelector, Requirement, parse_selector, requirement
+from taint_eviction.core.label_selectors import (
+    IN,
+    OPERATORS,
+    LabelSelector,
+    Requirement,
+    contradiction,
+    parse_selector,
+    requirement,
+)
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.tiers import Order, Tier
 from taint_eviction.files.marked_yaml import Malformed, Marked, Reading, described, load, read_text
@@ -103,7 +111,7 @@ class PolicyReading(Reading):
             name=self._name(fields["name"]) if "name" in fields else "",
             taint_keys=self._patterns(match.get("taintKeys"), "taintKeys", _TAINT_KEYS, "the key of a taint"),
             namespaces=self._patterns(match.get("namespaces"), "namespaces", _NAMESPACES, "a namespace's name"),
-            pod_selector=self._selector(match["podSelector"]) if "podSelector" in match else (),
+            pod_selector=self._selector(match.get("podSelector"), "podSelector"),
         )
         if len(self.problems) == so_far:
             self._matching.append((rule, at.line))
@@ -162,15 +170,24 @@ class PolicyReading(Reading):
                 self.problem(item.line, f"{described(item)} is not {what}, or the beginning of one followed by *")
         return tuple(names)
 
-    def _selector(self, at: Marked) -> LabelSelector:
-        """Read a label selector: as ``kubectl -l`` takes it, or as an object."""
+    def _selector(self, at: Marked | None, field: str) -> LabelSelector:
+        """Read a label selector that something can match."""
+        if at is None:
+            return ()
+        selector = self._terms(at, field)
+        if why := contradiction(selector):
+            self.problem(at.line, f"{field} {why}")
+        return selector
+
+    def _terms(self, at: Marked, field: str) -> LabelSelector:
+        """Read the terms of a label selector: as ``kubectl -l`` takes it, or as an object."""
         if isinstance(at.value, str):
             try:
                 return parse_selector(at.value)
             except ValueError as expected:
                 self.problem(at.line, f"{at.value!r} is not {expected}")
                 return ()
-        fields = self.fields(at, _SELECTOR, "podSelector")
+        fields = self.fields(at, _SELECTOR, field)
         labels = fields.get("matchLabels")
         terms = [] if labels is None else self._labels(labels)
         for item in self.items(fields.get("matchExpressions"), "matchExpressions"):
