@@ -121,10 +121,11 @@ class Reconciler:
 
     def reconcile(self, record: PodRecord, now: Moment) -> list[Event]:
         """Bring the schedule and the take-back of one known pod in line with what is known now."""
+        effects: list[Event] = []
         if record.in_flight:
-            self._interrupt_patience(record, now)
-            return []  # Its attempt decides again before each call, and settling it comes back here.
-        effects = self._reconcile(record, now)
+            self._interrupt_patience(record, now)  # Its attempt decides again before each call, and comes back here.
+        else:
+            effects = self._reconcile(record, now)
         self._note_order(record, now)
         return effects
 
