@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from tests.unit.builders import NOTHING_ORDERED, Stage, epoch, moment, node, pod, taint, tolerates
+from tests.unit.builders import NOTHING_ORDERED, Stage, epoch, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.events import Done
@@ -453,3 +453,20 @@ def test_a_dry_run_counts_what_it_has_reported_as_gone() -> None:
     at.settle(work, Done())
     assert begun(at) == ["csi"]
     assert at.brain.pods.known[NamespacedName("shop", "web")].deleted
+
+
+def test_a_shortened_grace_period_is_news_for_those_who_wait() -> None:
+    """A kubelet shortens it when all containers have ended, and a finalizer keeps the pod."""
+    at = stage(plugin(), workload(terminating=True, deletion=(0, 3600), version=1))
+    assert not at.brain.knows_pod(ref("web", "web"), 2, True)
+    at.at(5).sees(workload(terminating=True, deletion=(0, 5), version=2))
+    assert at.brain.knows_pod(ref("web", "web"), 2, True)
+    assert begun(at.at(34)) == []
+    assert begun(at.at(35)) == ["csi"]
+
+
+def test_without_an_order_a_pod_that_is_being_deleted_is_no_news() -> None:
+    """Nobody waits for it."""
+    at = stage(workload(terminating=True, deletion=(0, 3600), version=1), policy=EvictionPolicy())
+    assert at.brain.knows_pod(ref("web", "web"), 2, True)
+    assert not at.brain.knows_pod(ref("web", "web"), 2, False)

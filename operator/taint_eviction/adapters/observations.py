@@ -51,7 +51,8 @@ class Observations:
     def known_to(self, controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
         """Return a function that returns whether the core knows this version of an object (kind and JSON), or a later
         one. The core knows objects that were listed before the watch began, and objects that an eviction has read or
-        written. For a pod that is known to be terminating, no later version matters.
+        written. For a pod that is known to be terminating, no later version matters, unless other pods wait for its
+        end.
         """
 
         def is_known(kind: str, body: Mapping[str, Any]) -> bool:

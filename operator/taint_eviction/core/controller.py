@@ -281,15 +281,15 @@ class Controller:
         return node_name in self._watched
 
     def knows_pod(self, ref: PodRef, version: int, terminating: bool) -> bool:
-        """Return whether this version of a pod adds nothing to what is known; a pod that is being deleted adds nothing
-        more.
+        """Return whether this version of a pod adds nothing to what is known; without an order (``leaving_order``), a
+        pod that is being deleted adds nothing more.
 
         ``terminating``: this version shows that it is being deleted.
         """
         record = self.pods.find(ref)
         if record is None or not self.pods.knows(record):
             return False
-        # Whoever waits for the pod needs to know when its grace period ends.
-        accepted = record.deleted and not self._reconciler.dry_run and not self._queue.order.enabled
-        going = record.pod.terminating or accepted
-        return (record.pod.resource_version or 0) >= version or (terminating and going)
+        going = record.pod.terminating or (record.deleted and not self._reconciler.dry_run)
+        # With an order, other pods need to know when its grace period ends, which may be shortened.
+        adds_nothing = terminating and going and not self._queue.order.enabled
+        return (record.pod.resource_version or 0) >= version or adds_nothing
