@@ -19,9 +19,11 @@ from taint_eviction.adapters.log_reporter import LogReporter
 from taint_eviction.adapters.metrics import Metrics
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
 from taint_eviction.adapters.readings import readings_of
+from taint_eviction.adapters.release_query import release_text
 from taint_eviction.adapters.reporters import LeaderReporter, MetricsReporter
 from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.core.control_state import Release
 from taint_eviction.core.events import Event
 from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.clock import ServerClock
@@ -152,11 +154,12 @@ class _Play:
         history = HistoryEndpoint(newest.memory, clock, state)
         endpoints = StatusEndpoints(controller.status, clock, state, None, history.recent)
         _, status = await endpoints.status({"limit": str(_PODS)})
+        _, released = await endpoints.status({"limit": "0", "release": release_text(Release(reset=True))})
         _, past = await history.history({"limit": str(_PODS)})
         parts = {
             "status": _text(status_lines(status)),
             "status, JSON": _json(status),
-            "breaker": _text(breaker_lines(status)),
+            "breaker": _text(breaker_lines(status, released)),
             "history": _text(history_lines(_told(past))),
             "history, JSON": _json(past),
         }

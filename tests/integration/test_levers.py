@@ -84,7 +84,9 @@ async def test_a_resume_without_a_terminal_counts_the_pods_and_needs_yes(levers:
     assert levers.server.url in where
     assert 'context "' in where
     assert f"leader: {socket.gethostname()}_" in leader
-    assert going == "taint-eviction: 4 pods leave now from 2 nodes; 1 budget would be violated (default/db)"
+    assert going == (
+        "taint-eviction: 4 pods leave now from 2 nodes, 1 stays held; 1 budget would be violated (default/db)"
+    )
     assert "nothing was changed: without a terminal this needs --yes" in refused
     assert "pause" in levers.data()
 
@@ -99,7 +101,7 @@ async def test_a_resume_with_yes_releases_the_pods_that_it_counted(levers: Lever
 async def test_a_resume_of_one_node_counts_no_pods_while_everything_is_paused(levers: Levers) -> None:
     """The pause of all evictions still holds the pods of this node."""
     said = await levers.pull("resume", "--node", "n3", "--yes")
-    assert "no pod is due: none leaves at once" in said.complaints
+    assert "no pod leaves now: 5 stay held although due" in said.complaints
     assert "all evictions are still paused" in said.out
 
 

@@ -1,40 +1,85 @@
-"""Which pods ``resume`` counts as leaving at once."""
+"""What ``resume`` and ``breaker reset`` make of the leader's answer on the pods that they would let go."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 
-from taint_eviction.core.control_state import ControlState
-from taint_eviction_ctl.cli.asking import Ask
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, Release
+from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered
 from taint_eviction_ctl.cli.control_state import Reached
 from taint_eviction_ctl.cli.releasing import Going, count_going
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
-ROW = {"dueInSeconds": -5, "node": "n1", "namespace": "shop", "rule": None}
+RELEASE = Release(frozenset([EVERYTHING]))
+PAUSED = ControlState(Pause())
 
 
-@pytest.mark.parametrize(("reason", "going"), [("paused", ["off"]), ("breaker_open", [])])
-async def test_pods_of_a_node_out_of_service_leave_unless_the_breaker_holds_them_too(
-    monkeypatch: pytest.MonkeyPatch, reason: str, going: list[str]
-) -> None:
-    """The leader says by what each pod is held; a breaker that it names goes on holding it after a resume."""
-    pending = [
-        ROW | {"name": "web", "outOfService": False, "hold": {"reason": "breaker_open"}},
-        ROW | {"name": "off", "outOfService": True, "hold": {"reason": reason}},
-    ]
-    document = {"breaker": {"open": True}, "policy": {"rules": []}, "pending": pending}
+def answer(*names: str, **fields: Any) -> Document:
+    """The leader's answer while all evictions are paused, with these pods on one page."""
+    return {
+        "identity": "a",
+        "release": {},
+        "ordersKnown": True,
+        "pauses": [{"scope": "all", "name": None}],
+        "breaker": {"open": False},
+        "pendingTotal": 3,
+        "pendingNodes": 2,
+        "stillHeld": 1,
+        "pending": [{"name": name} for name in names],
+        "continue": None,
+    } | fields
 
-    async def whole_status(*_: object) -> dict[str, Any]:
-        return document
+
+def counted(monkeypatch: pytest.MonkeyPatch, *answers: Document | Unanswered) -> Going | str:
+    """Count with these answers, of which the last one repeats."""
+    left = list(answers)
+
+    async def asking(_path: str, _query: Mapping[str, str | int]) -> Document:
+        said = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(said, Unanswered):
+            raise said
+        return said
 
     def asking_leader(*_: object) -> Ask:
-        return cast(Ask, None)
+        return asking
 
-    monkeypatch.setattr("taint_eviction_ctl.cli.releasing.whole_status", whole_status)
     monkeypatch.setattr("taint_eviction_ctl.cli.releasing.asking_leader", asking_leader)
 
     class Anywhere:
         calls = where = None
 
-    found = await count_going(cast(Reached, Anywhere()), {}, ControlState(), reset=False)
-    assert isinstance(found, Going)
-    assert [row["name"] for row in found.rows] == going
+    return run_virtually(count_going(cast(Reached, Anywhere()), {}, PAUSED, RELEASE), 0.0)
+
+
+def test_the_numbers_are_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pods of all pages are there, for their budgets."""
+    found = counted(monkeypatch, answer("x", "y", **{"continue": "t"}), answer("z"))
+    assert found == Going(3, 2, 1, [{"name": "x"}, {"name": "y"}, {"name": "z"}], breaker_open=False)
+
+
+def test_the_numbers_are_known_although_a_later_page_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what needs the pods themselves is not known then."""
+    found = counted(monkeypatch, answer("x", **{"continue": "t"}), Unanswered("too many requests"))
+    assert found == Going(3, 2, 1, None, breaker_open=False)
+
+
+def test_a_leader_that_has_not_read_the_pauses_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads them every two seconds; until then it would count too many pods, or too few."""
+    assert isinstance(counted(monkeypatch, answer(pauses=[]), answer(ordersKnown=False), answer("x")), Going)
+    assert counted(monkeypatch, answer(pauses=[])) == "the leader has not read the pauses as they are now"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (answer(release=None), "the controller is of another version, and cannot say it"),
+        ({"release": {}}, "the leader's answer is not that of this version"),
+        (Unanswered("nobody holds the Lease"), "nobody holds the Lease"),
+    ],
+)
+def test_a_number_that_is_not_known_has_a_reason(
+    monkeypatch: pytest.MonkeyPatch, said: Document | Unanswered, why: str
+) -> None:
+    """An older controller would answer with all pods that it knows."""
+    assert counted(monkeypatch, said) == why

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
+from taint_eviction.core.control_state import Release
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Taint
 from taint_eviction.core.status import Pending, Status
@@ -66,24 +67,32 @@ Groups = dict[tuple[str, Taint], PendingGroup]
 
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """A part of the list. ``counts``, ``groups``: of all pods on all pages. ``last``: its end if more follow."""
+    """A part of the list. ``counts``, ``groups``: of all pods on all pages. ``last``: its end if more follow.
+    ``still_held``: how many due pods a release leaves blocked.
+    """
 
     now: Moment
     counts: Counter[str]
     groups: Groups
     rows: list[Any]
     last: Place | None
+    still_held: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Listing:
-    """The pods found at ``at`` in one namespace, None: in all; each run is sorted."""
+    """The pods found at ``at`` in one namespace, None: in all; each run is sorted.
+    ``release``: only those that it would let go, and ``still_held`` counts the others that are due and blocked; None:
+    all that are to be evicted.
+    """
 
     at: float
     namespace: str | None
+    release: Release | None
     runs: list[list[Place]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     groups: Groups = field(default_factory=dict)
+    still_held: int = 0
 
     def count(self, pending: Pending, state: str) -> None:
         self.counts[state] += 1
@@ -111,11 +120,19 @@ class PendingPages:
         self._free_at = float("-inf")
 
     async def page(
-        self, limit: int, namespace: str | None, after: Place | None, row: Callable[[Pending, Moment], Any]
+        self,
+        limit: int,
+        namespace: str | None,
+        after: Place | None,
+        row: Callable[[Pending, Moment], Any],
+        release: Release | None = None,
     ) -> StatusPage:
-        """Return at most ``limit`` rows after a place; ``row`` makes the row of a pod. Raise ``Busy`` if overloaded."""
+        """Return at most ``limit`` rows after a place; ``row`` makes the row of a pod. Raise ``Busy`` if overloaded.
+        ``release``: only the pods that are due and blocked, and that it would let go.
+        """
         async with self._share():
-            listing = await self._recent_listing(namespace, _SERVES_SECONDS if after is None else _SERVES_PAGES_SECONDS)
+            serves_seconds = _SERVES_SECONDS if after is None else _SERVES_PAGES_SECONDS
+            listing = await self._recent_listing(namespace, release, serves_seconds)
             places, now, rows = listing.after(after), self._clock.now(), []
             last, left = after, min(limit, MAX_PODS)
             while left > 0 and (some := list(islice(places, min(left, SLICE)))):
@@ -123,20 +140,26 @@ class PendingPages:
                 last, left = some[-1], left - len(some)
                 await asyncio.sleep(0)
             more = last is not None and next(places, None) is not None
-            return StatusPage(now, listing.counts, listing.groups, rows, last if more else None)
+            return StatusPage(now, listing.counts, listing.groups, rows, last if more else None, listing.still_held)
 
-    async def _recent_listing(self, namespace: str | None, serves_seconds: float) -> _Listing:
+    async def _recent_listing(self, namespace: str | None, release: Release | None, serves_seconds: float) -> _Listing:
         now, listing = self._clock.now(), self._listing
-        if listing is None or listing.namespace != namespace or now.at > listing.at + serves_seconds:
-            listing = self._listing = await self._list_all(_Listing(now.at, namespace))
+        is_same = listing is not None and (listing.namespace, listing.release) == (namespace, release)
+        if listing is None or not is_same or now.at > listing.at + serves_seconds:
+            listing = self._listing = await self._list_all(_Listing(now.at, namespace, release))
         return listing
 
     async def _list_all(self, listing: _Listing) -> _Listing:
+        guards = None if listing.release is None else self._status.supposing(listing.release)
         keys = iter(self._status.known_keys())
         while some := list(islice(keys, SLICE)):
             now = self._clock.now()
             wanted = [key for key in some if listing.namespace in (None, key.namespace)]
             found = list(self._status.pending(now, wanted))
+            if guards is not None:
+                released = [self._status.is_released(each, guards, now) for each in found]
+                listing.still_held += released.count(False)
+                found = [each for each, leaves in zip(found, released, strict=True) if leaves]
             for each in found:
                 listing.count(each, self._state_of(each))
             listing.runs.append(sorted(Place(each.decision.fire_at, each.record.ref.key) for each in found))

@@ -127,6 +127,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
         "outOfServiceNodes": [{"node": name, "text": note} for name, note in status.out_of_service_notes().items()],
         "counts": {state: page.counts[state] for state in STATES},
         "pendingTotal": page.counts.total(),
+        "pendingNodes": len({node for node, _ in page.groups}),
         **_groups(page),
         "pending": page.rows,
         "continue": page.last and str(page.last),

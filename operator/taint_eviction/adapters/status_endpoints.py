@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from taint_eviction.adapters.comparisons import comparison_fields
 from taint_eviction.adapters.explanation_document import explanation_document, unknown_document
 from taint_eviction.adapters.pending_pages import MAX_PODS, Busy, PendingPages, Place
+from taint_eviction.adapters.release_query import read_release, release_document
 from taint_eviction.adapters.status_document import ProcessState, document_head, state_of, status_document, status_row
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
@@ -44,11 +45,12 @@ class StatusEndpoints:
         self._pages = PendingPages(status, clock, state_of)
 
     async def status(self, query: Mapping[str, str]) -> Answer:
-        """Answer ``?limit=N&namespace=NS&continue=TOKEN``; each part is optional.
+        """Answer ``?limit=N&namespace=NS&continue=TOKEN&release=JSON``; each part is optional.
 
-        The document's ``continue`` is the token for the following pods; None if there are no more.
+        The document's ``continue`` is the token for the following pods; None if there are no more. With a release, only
+        the pods that it would let go are counted and listed, and the document has it, as it was understood.
         """
-        limit, after = query.get("limit", str(MAX_PODS)), None
+        limit, after, release = query.get("limit", str(MAX_PODS)), None, None
         if not limit.isascii() or not limit.isdecimal() or len(limit) > 9:
             return 400, {"error": f"limit must be a number of pods, not {limit!r}"}
         if token := query.get("continue"):
@@ -56,6 +58,11 @@ class StatusEndpoints:
                 after = Place.parse(token)
             except ValueError:
                 return 400, {"error": f"continue must be the token of an earlier answer, not {token!r}"}
+        if text := query.get("release"):
+            try:
+                release = read_release(text)
+            except ValueError as error:
+                return 400, {"error": str(error)}
         process = self._process()
         try:
             page = await self._pages.page(
@@ -63,10 +70,12 @@ class StatusEndpoints:
                 query.get("namespace") or None,
                 after,
                 lambda pending, now: status_row(pending, self._status, process, now),
+                release,
             )
         except Busy:
             return 503, {"error": "too many requests at the moment: try again"}
-        return 200, {**status_document(self._status, page, process), "evictedLately": self._recent(page.now)}
+        said = {} if release is None else {"release": release_document(release), "stillHeld": page.still_held}
+        return 200, {**status_document(self._status, page, process), **said, "evictedLately": self._recent(page.now)}
 
     async def explain(self, query: Mapping[str, str]) -> Answer:
         """Answer ``?pod=NS/NAME``."""

@@ -164,6 +164,31 @@ class ControlState:
         return replace(self, latch=replace(self.latch, since_epoch=epoch))
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What people end at once: the pauses of these scopes (None: all), and with ``reset`` the breaker's latch.
+
+    ``only``: nodes or namespaces, of one kind; instead of what ends, the others of their kind are paused. Empty: no
+    others are.
+    """
+
+    pauses: frozenset[PauseScope] | None = frozenset()
+    only: frozenset[PauseScope] = frozenset()
+    reset: bool = False
+
+    def after(
+        self, before: ControlState, existing: Collection[PauseScope], instead: Pause | None = None
+    ) -> ControlState:
+        """Return the control state after it; ``existing``: all nodes, or all namespaces, that there are. ``instead``:
+        the pause of the others; a pause of theirs that stays is kept.
+        """
+        left = before.without(before.pauses() if self.pauses is None else self.pauses)
+        kinds = {scope.kind for scope in self.only}
+        others = [scope for scope in existing if scope.kind in kinds and scope not in self.only]
+        left = left.with_pauses({**dict.fromkeys(others, instead or Pause()), **left.pauses()})
+        return replace(left, latch=None) if self.reset else left
+
+
 class PauseEnds:
     """Remembers when each known pause with an end began, on the monotonic clock, converted once.
 

@@ -1,5 +1,6 @@
 """What blocks evictions, and why: a list of guards. Whoever has to know asks the list: what may be taken next, what may
-go on, what the breaker counts, and what people are told. This module decides on no pod.
+go on, what the breaker counts, what people are told, and what would leave if people released it. This module decides on
+no pod.
 
 A guard of the cluster may begin and end as time passes. What a guard of flows blocks changes with the control state and
 the policy only: then the queue considers its flows again. The breaker is a guard, too. It counts what is due and
@@ -12,12 +13,12 @@ guard blocks it. As long as the control state is not known, all evictions are bl
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar
 
 from taint_eviction.core.breaker import Breaker
-from taint_eviction.core.control_state import ControlState, Pause, PauseScope
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
@@ -58,7 +59,6 @@ class WaitReason(Enum):
 class _Grounds:
     """What guards go by. ``control_state`` None: it has not been read yet. ``paused_rules``: their names."""
 
-    breaker: Breaker
     control_state: ControlState | None
     paused_rules: frozenset[str] = frozenset()
 
@@ -66,6 +66,32 @@ class _Grounds:
     def ordered(self) -> ControlState:
         """What people have ordered, as far as is known."""
         return self.control_state or ControlState()
+
+    @property
+    def latch(self) -> Latch | None:
+        """The breaker's latch, None: it is closed."""
+        return self.ordered.latch
+
+    @property
+    def holds_exempt(self) -> bool:
+        """Return whether an open breaker blocks exempt evictions, too."""
+        return self.latch is not None and (self.latch.out_of_service or self.latch.unreadable)
+
+
+@dataclass(slots=True)
+class _LiveGrounds(_Grounds):
+    """What guards go by in a controller: its breaker says whether it is open."""
+
+    breaker: Breaker = field(kw_only=True)
+
+    @property
+    def latch(self) -> Latch | None:
+        return self.breaker.latch
+
+    @property
+    def holds_exempt(self) -> bool:
+        latch = self.breaker.latch
+        return latch is not None and (self.breaker.holds_exempt or latch.out_of_service or latch.unreadable)
 
 
 class Guard:
@@ -108,11 +134,10 @@ class _BreakerOpen(ClusterGuard):
     reason = WaitReason.BREAKER_OPEN
 
     def blocks(self, exempt: bool, now: Moment) -> bool:
-        breaker, latch = self._grounds.breaker, self._grounds.breaker.latch
-        return latch is not None and (not exempt or breaker.holds_exempt or latch.out_of_service or latch.unreadable)
+        return self._grounds.latch is not None and (not exempt or self._grounds.holds_exempt)
 
     def says(self, flow: FlowKey) -> Pause | None:
-        latch = self._grounds.breaker.latch
+        latch = self._grounds.latch
         return None if latch is None else Pause(latch.since_epoch, latch.cause, by=latch.controller)
 
 
@@ -184,23 +209,14 @@ def _since(said: Pause | None, now: Moment) -> float:
     return now.at if said is None or said.since_epoch is None else now.instant_of(said.since_epoch)
 
 
-class Guards:
-    """All guards, in the order in which the reason is told."""
+class GuardList:
+    """All guards, in the order in which the reason is told. It only answers."""
 
-    def __init__(self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None) -> None:
-        self._breaker = breaker
-        self._grounds = grounds = _Grounds(breaker, control_state)
-        # ``resume`` counts what it releases by the reason told: guards of the cluster that stay come before the pauses.
+    def __init__(self, grounds: _Grounds) -> None:
+        self._grounds = grounds
         of_cluster = _OrdersUnknown(grounds), _BreakerOpen(grounds), _EverythingPaused(grounds)
         self._of_cluster: tuple[ClusterGuard, ...] = of_cluster
         self._of_flows: tuple[FlowGuard, ...] = (_RulePaused(grounds), _NodePaused(grounds), _NamespacePaused(grounds))
-        # Which guards of the cluster, the breaker apart, were blocking when that was last noted.
-        self._noted: frozenset[WaitReason] = frozenset()
-        self._cluster_blocked, self._pauses_blocked, self._rules_blocked = (_BlockedSpans() for _ in range(3))
-        # A rule that pauses from the beginning did so before this process, too.
-        self.change_policy(policy, -math.inf)
-
-    # What is blocked
 
     def blocking(self, flow: FlowKey, now: Moment) -> WaitReason | None:
         """Return why a flow is blocked; None if it is not."""
@@ -213,6 +229,47 @@ class Guards:
     def blocking_flow(self, flow: FlowKey) -> WaitReason | None:
         """Return why a flow is blocked, apart from reasons that block all evictions; None if it is not."""
         return next((guard.reason for guard in self._of_flows if guard.blocks(flow)), None)
+
+    def says(self, reason: WaitReason, flow: FlowKey) -> Pause | None:
+        """Return since and until when, why, and by whom a flow is blocked for ``reason``; None: that is not known."""
+        guards: tuple[Guard, ...] = (*self._of_cluster, *self._of_flows)
+        return next((guard.says(flow) for guard in guards if guard.reason is reason), None)
+
+    def lasting(self, flow: FlowKey, now: Moment, until_epoch: float) -> list[WaitReason]:
+        """Return each reason that blocks a flow now, and still does at a later time if nobody ends it."""
+        guards = [guard for guard in self._of_cluster if guard.blocks(flow.exempt, now)]
+        blocking: list[Guard] = [*guards, *(guard for guard in self._of_flows if guard.blocks(flow))]
+        return [guard.reason for guard in blocking if not (guard.says(flow) or Pause()).has_ended(until_epoch)]
+
+
+def guards_of(control_state: ControlState, policy: EvictionPolicy) -> GuardList:
+    """Return the guards of a cluster with this control state and policy, for a plan."""
+    return GuardList(_Grounds(control_state, _paused_rules(policy)))
+
+
+def _paused_rules(policy: EvictionPolicy) -> frozenset[str]:
+    return frozenset(rule.name for rule in policy.rules if rule.pause)
+
+
+class Guards(GuardList):
+    """The guards of a running controller, and when they have blocked what."""
+
+    def __init__(self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None) -> None:
+        self._breaker = breaker
+        super().__init__(_LiveGrounds(control_state, breaker=breaker))
+        # Which guards of the cluster, the breaker apart, were blocking when that was last noted.
+        self._noted: frozenset[WaitReason] = frozenset()
+        self._cluster_blocked, self._pauses_blocked, self._rules_blocked = (_BlockedSpans() for _ in range(3))
+        # A rule that pauses from the beginning did so before this process, too.
+        self.change_policy(policy, -math.inf)
+
+    def supposing(self, change: Callable[[ControlState], ControlState]) -> GuardList:
+        """Return the guards as they would be if people changed the control state so; its latch is the breaker's."""
+        latch = self._grounds.latch
+        if latch is not None:
+            latch = replace(latch, out_of_service=self._grounds.holds_exempt)
+        after = self.control_state and change(replace(self.control_state, latch=latch))
+        return GuardList(_Grounds(after, self._grounds.paused_rules))
 
     def blocked_seconds(self, flow: FlowKey, since: float, now: float) -> float:
         """Return for how long a flow has been blocked since an instant, as far as this process knows."""
@@ -227,11 +284,6 @@ class Guards:
             counted_until = max(counted_until, min(end, now))
         return seconds
 
-    def says(self, reason: WaitReason, flow: FlowKey) -> Pause | None:
-        """Return since and until when, why, and by whom a flow is blocked for ``reason``; None: that is not known."""
-        guards: tuple[Guard, ...] = (*self._of_cluster, *self._of_flows)
-        return next((guard.says(flow) for guard in guards if guard.reason is reason), None)
-
     # What guards go by
 
     @property
@@ -241,7 +293,7 @@ class Guards:
 
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy's rules."""
-        self._grounds.paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
+        self._grounds.paused_rules = _paused_rules(policy)
         self._rules_blocked.note(dict.fromkeys(self._grounds.paused_rules, now), now)
 
     def pauses(self) -> dict[str, float]:

@@ -10,11 +10,11 @@ from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.breaker_table import NotCounted, ZoneRow, counted_nodes, uncounted_nodes, zone_rows
-from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.control_state import ControlState, Pause, PauseScope, Release
 from taint_eviction.core.decision import Decision, Evict, Stay
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
-from taint_eviction.core.guards import Guards, WaitReason
+from taint_eviction.core.guards import GuardList, Guards, WaitReason
 from taint_eviction.core.instants import Moment, sight
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.leaving_order import TierWait
@@ -213,6 +213,20 @@ class Status:
                 return state, None
             case _:
                 assert_never(state)
+
+    def supposing(self, release: Release) -> GuardList:
+        """Return the guards as they would be if people released evictions in this way."""
+        kinds = {scope.kind for scope in release.only}
+        existing = {PauseScope("node", name) for name in self.nodes.known} if "node" in kinds else set()
+        if "namespace" in kinds:
+            existing |= {PauseScope("namespace", key.namespace) for key in self._pods.known}
+        return self._guards.supposing(lambda state: release.after(state, existing))
+
+    def is_released(self, pending: Pending, guards: GuardList, now: Moment) -> bool | None:
+        """Return whether these guards would let a pod go that is due and blocked; None: it is not due and blocked."""
+        if pending.wait_reason is None or pending.wait_reason.is_place:
+            return None
+        return guards.blocking(flow_of(pending.record, pending.handling), now) is None
 
     def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
         """Return the explanation of the pod with this name; None if it is not known."""

@@ -7,16 +7,16 @@ import orjson
 from click.core import ParameterSource
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.release_query import release_text
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.visible import complain, json_text
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, Release
 from taint_eviction_ctl.cli.asking import Unanswered, asking_leader, put
 from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
 from taint_eviction_ctl.cli.control_state import Reached, change_control_state, held_back, state_flags
 from taint_eviction_ctl.cli.control_state import breaker as breaker_text
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, OUTPUT_FLAG, PORT_FLAG, flag
-from taint_eviction_ctl.cli.releasing import MAX_PODS, count_going, must_agree, release_flags, tell_leader, told
-from taint_eviction_ctl.cli.status import whole_status
+from taint_eviction_ctl.cli.releasing import count_going, must_agree, release_flags, tell_leader, told
 
 # A reset closes a breaker that was opened before it, and the clocks of two machines differ a little.
 _JUST_AFTER_SECONDS = 0.001
@@ -52,12 +52,15 @@ async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
     kept = await on.state.read() or ControlState()
     try:
         namespace = "" if flags["all_namespaces"] else flags["namespace"] or ""
-        query = {"limit": MAX_PODS, **({"namespace": namespace} if namespace else {})}
-        document = await whole_status(asking_leader(on.calls, on.where, flags), query)
+        query = {"limit": 0, **({"namespace": namespace} if namespace else {})}
+        asking = asking_leader(on.calls, on.where, flags)
+        document = await asking("/status", query)
+        released = await asking("/status", {**query, "release": release_text(Release(reset=True))})
         if flags["output"] == "json":
-            click.echo(json_text(breaker_document(document), orjson.OPT_INDENT_2))
+            click.echo(json_text(breaker_document(document, released), orjson.OPT_INDENT_2))
             return ExitCode.OK
-        lines = put(breaker_lines, document)
+        both = {"document": document, "released": released}
+        lines = put(lambda told: breaker_lines(**told), both)
     except Unanswered as error:
         complain(f"what it counts is not known: {error}")
         if flags["output"] == "json":
@@ -97,7 +100,7 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
     while True:
         # What is opened while the question stands is not what it is about.
         latch, reset_epoch = before.latch, on.clock.now().server_epoch
-        going = await count_going(on, flags, before.at(reset_epoch), reset=True)
+        going = await count_going(on, flags, before.at(reset_epoch), Release(reset=True))
         if latch is None and not isinstance(going, str) and not going.breaker_open:
             click.echo(f"the circuit breaker is closed{_last(before)}: nothing to do")
             return ExitCode.OK

@@ -14,7 +14,7 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope, Release
 from taint_eviction.core.text import JsonObject, did_you_mean
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.control_state import (
@@ -198,8 +198,8 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         standing = before.at(on.clock.now().server_epoch)
         shown = {scope: pause for scope, pause in standing.pauses().items() if scope in scopes}
         if shown:
-            going = await told(on, await count_going(on, flags, standing.without(scopes), reset=False))
-            complain(going)
+            release = Release(None if chosen is None else frozenset(scopes))
+            complain(await told(on, await count_going(on, flags, standing, release)))
             must_agree(flags, "resume?")
         ended = [scope for scope in before.pauses() if scope in scopes]
         if await on.state.set_pauses(dict.fromkeys(ended), shown):
@@ -243,9 +243,8 @@ async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping
             others = await _others(on, chosen)
             await tell_leader(on, flags)
         instead = Pause(now, standing.cluster.reason, standing.cluster.until_epoch, on.user)
-        left = standing.without([EVERYTHING, *chosen])
-        going = left.with_pauses({**dict.fromkeys(others, instead), **left.pauses()})
-        complain(await told(on, await count_going(on, flags, going, reset=False)))
+        release = Release(frozenset([EVERYTHING, *chosen]), only=frozenset(chosen))
+        complain(await told(on, await count_going(on, flags, standing, release)))
         must_agree(flags, "resume?")
         shown = {scope: pause for scope, pause in standing.pauses().items() if scope in (EVERYTHING, *chosen)}
         if await on.state.set_pauses({**dict.fromkeys(others, instead), **dict.fromkeys(shown)}, shown):

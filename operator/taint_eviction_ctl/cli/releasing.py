@@ -1,25 +1,26 @@
-"""Counts from the leader's status which pods a release would evict, shows the number, and asks for confirmation.
-Pausing needs none of this. If the number is not known, the command says so and still asks.
+"""Asks the leader which pods a release would evict, shows the number, and asks for confirmation. Pausing needs none of
+this. If the number is not known, the command says so and still asks.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from taint_eviction.adapters.lease import KubernetesLease
+from taint_eviction.adapters.release_query import release_text
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import complain, visible
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, Release
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction_ctl.cli.asking import Document, Unanswered, asking_leader
+from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, asking_leader
 from taint_eviction_ctl.cli.control_state import Reached, state_flags
 from taint_eviction_ctl.cli.flags import PORT_FLAG, CommandT, with_flags
-from taint_eviction_ctl.cli.status import whole_status
+from taint_eviction_ctl.cli.status import with_further_pages
 from taint_eviction_ctl.planning.budgets import violated_budgets
 from taint_eviction_ctl.planning.cluster import read_namespaces
 from taint_eviction_ctl.planning.wording import many
@@ -27,8 +28,8 @@ from taint_eviction_ctl.planning.wording import many
 MAX_PODS = 100_000
 # A release is often urgent while the API server is slow: the longest wait for pods, and the longest for budgets.
 _MAX_SECONDS = 15.0
-# Reasons to wait that a release ends: people's pauses and the breaker; not a rule's pause or an owner's hold.
-_RELEASABLE = frozenset({"paused", "node_paused", "namespace_paused", "breaker_open"})
+# The leader reads the pauses every two seconds.
+_LOOKS, _LOOK_SECONDS = 4, 1.0
 
 Row = Mapping[str, Any]
 
@@ -42,9 +43,15 @@ def release_flags(command: CommandT) -> CommandT:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """The pods that a release would evict; ``breaker_open``: the leader's breaker is open, by its own status."""
+    """What the leader says of a release: how many pods leave, from how many nodes, and how many due ones stay held.
 
-    rows: list[Row]
+    ``rows``: these pods; None: they are not all known. ``breaker_open``: the leader's breaker is open.
+    """
+
+    pods: int
+    nodes: int
+    still_held: int
+    rows: list[Row] | None
     breaker_open: bool
 
 
@@ -67,59 +74,60 @@ async def tell_leader(on: Reached, flags: Mapping[str, Any]) -> None:
         complain(f"leader: {record.holder} ({lease})")
 
 
-async def count_going(on: Reached, flags: Mapping[str, Any], after: ControlState, reset: bool) -> Going | str:
-    """Count the due pods that nothing else would hold; return a text with the reason if that is not known.
-    ``after``: the control state after the release. ``reset``: the breaker will be closed.
+async def count_going(on: Reached, flags: Mapping[str, Any], standing: ControlState, release: Release) -> Going | str:
+    """Ask the leader which due pods a release lets go; return a text with the reason if that is not known.
+    ``standing``: the control state as this command has read it, which the leader may not have read yet.
     """
+    asking = asking_leader(on.calls, on.where, flags)
+    query: dict[str, str | int] = {"limit": MAX_PODS, "release": release_text(release)}
+    ends_at = asyncio.get_running_loop().time() + _MAX_SECONDS
     try:
-        async with asyncio.timeout(_MAX_SECONDS):
-            document = await whole_status(asking_leader(on.calls, on.where, flags), {"limit": MAX_PODS})
-        is_open = bool(document["breaker"]["open"])
-        holds = _holding(document, after, is_open and not reset)
-        rows = [row for row in document["pending"] if _waits(row) and not holds(row)]
+        async with asyncio.timeout_at(ends_at):
+            first = await _up_to_date(asking, query, standing)
+        numbers = first["pendingTotal"], first["pendingNodes"], first["stillHeld"]
+        counted = Going(*numbers, rows=None, breaker_open=bool(first["breaker"]["open"]))
     except Unanswered as error:
         return str(error)
     except TimeoutError:
         return f"the leader has not named them within {_MAX_SECONDS:g} s"
     except (KeyError, TypeError):
         return "the leader's answer is not that of this version"
-    return Going(rows, is_open)
+    try:
+        async with asyncio.timeout_at(ends_at):
+            return replace(counted, rows=(await with_further_pages(asking, query, first))["pending"])
+    except (Unanswered, TimeoutError):
+        return counted  # The first page has the numbers, whatever becomes of the others.
 
 
-def _waits(row: Row) -> bool:
-    return row["dueInSeconds"] <= 0 and row["hold"] is not None and row["hold"]["reason"] in _RELEASABLE
-
-
-def _holding(document: Document, after: ControlState, is_open: bool) -> Callable[[Row], bool]:
-    paused_rules = {rule["name"] for rule in document["policy"]["rules"] if rule["paused"]}
-
-    def holds(row: Row) -> bool:
-        return (
-            after.cluster is not None
-            # An open breaker that holds a pod of a node out of service comes before a pause in the leader's answer.
-            or (is_open and (not row["outOfService"] or row["hold"]["reason"] == "breaker_open"))
-            or row["node"] in after.nodes
-            or row["namespace"] in after.namespaces
-            or row["rule"] in paused_rules
-        )
-
-    return holds
+async def _up_to_date(asking: Ask, query: Mapping[str, str | int], standing: ControlState) -> Document:
+    """Return the leader's answer once it knows the same pauses as this command."""
+    ordered = {(scope.kind, scope.name or None) for scope in standing.pauses()}
+    for look in range(_LOOKS):
+        document = await asking("/status", query)
+        if document.get("release") is None:
+            raise Unanswered("the controller is of another version, and cannot say it")
+        if document["ordersKnown"] and ordered == {(each["scope"], each["name"]) for each in document["pauses"]}:
+            return document
+        await asyncio.sleep(_LOOK_SECONDS if look + 1 < _LOOKS else 0.0)
+    raise Unanswered("the leader has not read the pauses as they are now")
 
 
 async def told(on: Reached, going: Going | str) -> str:
     """Return one line on the pods that would be evicted."""
     if isinstance(going, str):
         return f"how many pods would leave is not known: {going}"
-    if not going.rows:
-        return "no pod is due: none leaves at once"
-    nodes = len({row["node"] for row in going.rows})
-    leave = "pod leaves" if len(going.rows) == 1 else "pods leave"
-    head = f"{len(going.rows)} {leave} now from {many(nodes, 'node')}"
+    stay = f"{going.still_held} {'stays' if going.still_held == 1 else 'stay'} held" if going.still_held else ""
+    if not going.pods:
+        return f"no pod leaves now: {f'{stay} although due' if stay else 'none is due'}"
+    leave = "pod leaves" if going.pods == 1 else "pods leave"
+    head = ", ".join(filter(None, (f"{going.pods} {leave} now from {many(going.nodes, 'node')}", stay)))
     return f"{head}; {await _budgets(on, going.rows)}"
 
 
-async def _budgets(on: Reached, rows: list[Row]) -> str:
+async def _budgets(on: Reached, rows: list[Row] | None) -> str:
     """Return which budgets the evictions would violate: those by the eviction API violate none."""
+    if rows is None:
+        return f"which budgets would be violated is not known: the leader has not named all within {_MAX_SECONDS:g} s"
     deleted = {NamespacedName(row["namespace"], row["name"]) for row in rows if row["mode"] == "delete"}
     if not deleted:
         return "no budget would be violated"

@@ -63,12 +63,17 @@ def status(**flags: Any) -> None:
 
 async def whole_status(asking: Ask, query: Mapping[str, str | int]) -> Document:
     """Request the status page by page, until the last page or the query's ``limit`` of pods."""
-    page = document = await asking("/status", query)
+    return await with_further_pages(asking, query, await asking("/status", query))
+
+
+async def with_further_pages(asking: Ask, query: Mapping[str, str | int], first: Document) -> Document:
+    """Return the first page with the pods of the pages that follow it, up to the query's ``limit`` of pods."""
+    page, document = first, {**first}
     while (token := next_page(page)) and (left := int(query["limit"]) - len(document["pending"])) > 0:
         page = await asking("/status", {**query, "limit": left, "continue": token})
         if page["identity"] != document["identity"]:
             raise Unanswered("another replica has become the leader meanwhile; ask again")
-        document["pending"] += page["pending"]
+        document["pending"] = [*document["pending"], *page["pending"]]
         document["continue"] = page.get("continue")
     return document
 
