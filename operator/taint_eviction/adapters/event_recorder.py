@@ -1,8 +1,9 @@
 """Kubernetes events, mostly about pods: posted in the background, aggregated and rate limited as in client-go.
 
 Posting neither blocks nor raises: each namespace has a queue, they take turns, and one whose post fails rests, longer
-each time. So an admission webhook that hangs for one namespace does not hold up the events of others. The queues are
-bounded together: the longest drops its oldest event. A repeated event about the same pod increases the count of the
+each time, and then comes after those whose posts succeed. A post that takes longer than a second lends its turn, while
+few are lent. So an admission webhook that hangs for some namespaces does not hold up the events of others. The queues
+are bounded together: the longest drops its oldest event. A repeated event about the same pod increases the count of the
 earlier one. Each pod has a burst of 25 events, and then one event in 5 minutes. Events carry the pod's UID: without it
 ``kubectl describe pod`` does not show them.
 
@@ -12,6 +13,7 @@ Reference: k8s.io/client-go/tools/record (``EventAggregator``, ``EventSourceObje
 import asyncio
 import contextlib
 import logging
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,6 +42,9 @@ _REFILL_SECONDS = 300.0
 _TRIES = 4
 _FIRST_REST_SECONDS = 0.5
 _MAX_REST_SECONDS = 300.0
+# A post that takes longer lends its turn; at most so many are under way at a time.
+_LENDS_SECONDS = 1.0
+_MAX_UNDER_WAY = 10
 # All namespaces wait for as long as the API server asks, up to this.
 _MAX_WAIT_SECONDS = 10.0
 # The name of an object has at most 253 characters.
@@ -115,10 +120,14 @@ class EventRecorder:
         self._instance = instance
         self._counted = counted
         self._busy = busy
-        # By namespace; one that rests may have an empty queue, and has no turn.
+        # By namespace; one that rests, or whose post is under way, may have an empty queue, and has no turn.
         self._queues: defaultdict[str, deque[_Event]] = defaultdict(deque)
+        # Namespaces whose last post failed come after all others.
         self._turns: deque[str] = deque()
-        # How many events are not posted yet, with the one that is under way.
+        self._later_turns: deque[str] = deque()
+        # No event is posted before, by the loop's clock: the API server asked for that.
+        self._resumes_at = -math.inf
+        # How many events are not posted yet, with those that are under way.
         self._waiting = 0
         self._has_turn = asyncio.Event()
         self._idle = asyncio.Event()
@@ -149,29 +158,38 @@ class EventRecorder:
         self._queues[namespace].append(_Event(ref, reason, message, type, self._number, now.server_epoch, kind))
 
     def _give_turn(self, namespace: str) -> None:
-        self._turns.append(namespace)
+        (self._later_turns if namespace in self._rest_seconds else self._turns).append(namespace)
         self._has_turn.set()
 
     async def run(self) -> None:
         """Post queued events until cancelled."""
-        while True:
-            await self._has_turn.wait()
-            # The end of any eviction can end this wait. Polling is simpler, and events are not urgent.
-            while self._busy():  # noqa: ASYNC110
-                await asyncio.sleep(_CHECK_SECONDS)
-            namespace = self._turns.popleft()
-            if not self._turns:
-                self._has_turn.clear()
-            queue = self._queues[namespace]
-            rest_seconds = await self._deliver(queue) if queue else 0.0
-            if rest_seconds:
-                asyncio.get_running_loop().call_later(rest_seconds, self._give_turn, namespace)
-            elif queue:
-                self._give_turn(namespace)
-            else:
-                del self._queues[namespace]
-            if self._waiting == 0:
-                self._idle.set()
+        loop, room = asyncio.get_running_loop(), asyncio.Semaphore(_MAX_UNDER_WAY)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await room.acquire()
+                await self._has_turn.wait()
+                # The end of any eviction can end this wait. Polling is simpler, and events are not urgent.
+                while self._busy():  # noqa: ASYNC110
+                    await asyncio.sleep(_CHECK_SECONDS)
+                await asyncio.sleep(max(0.0, self._resumes_at - loop.time()))
+                namespace = (self._turns or self._later_turns).popleft()
+                if not (self._turns or self._later_turns):
+                    self._has_turn.clear()
+                turn = group.create_task(self._take_turn(namespace), name=f"post an event in {namespace}")
+                turn.add_done_callback(lambda _: room.release())
+                await asyncio.wait((turn,), timeout=_LENDS_SECONDS)
+
+    async def _take_turn(self, namespace: str) -> None:
+        queue = self._queues[namespace]
+        rest_seconds = await self._deliver(queue) if queue else 0.0
+        if rest_seconds:
+            asyncio.get_running_loop().call_later(rest_seconds, self._give_turn, namespace)
+        elif queue:
+            self._give_turn(namespace)
+        else:
+            del self._queues[namespace]
+        if self._waiting == 0:
+            self._idle.set()
 
     async def drain(self, timeout_seconds: float) -> bool:
         """Wait until ``run`` has posted everything; return False on timeout."""
@@ -190,7 +208,9 @@ class EventRecorder:
             if failure.may_pass:
                 rest_seconds = self._rest_seconds.get(namespace, _FIRST_REST_SECONDS)
                 self._rest_seconds[namespace] = min(2 * rest_seconds, _MAX_REST_SECONDS)
-                await asyncio.sleep(min(failure.retry_after_seconds or 0.0, _MAX_WAIT_SECONDS))
+                wait_seconds = min(failure.retry_after_seconds or 0.0, _MAX_WAIT_SECONDS)
+                self._resumes_at = max(self._resumes_at, asyncio.get_running_loop().time() + wait_seconds)
+                rest_seconds += wait_seconds
                 if event.tries + 1 < _TRIES:
                     queue.appendleft(replace(event, tries=event.tries + 1))
                     return rest_seconds
