@@ -13,6 +13,7 @@ from taint_eviction.core.facts import NodeSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Taint
+from taint_eviction.settings import Settings
 
 # More than 2 nodes within 100 s.
 TWO = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=2), lifecycle_nodes=None, window_seconds=100.0)
@@ -117,7 +118,7 @@ def test_a_threshold_says_what_it_allows(threshold: NodeThreshold, text: str) ->
 def test_the_default_policy_has_no_problems_and_is_off() -> None:
     """25 % by people, 55 % by the node lifecycle controller, in 5 minutes; 2 s for settling, 10 s for lists."""
     policy = BreakerPolicy()
-    assert policy.problems() == []
+    assert Settings(breaker=policy).problems() == []
     assert not policy.enabled
     assert (policy.window_seconds, policy.settle_seconds, policy.list_wait_seconds) == (300.0, 2.0, 10.0)
     assert policy.max_due is None
@@ -157,7 +158,7 @@ def test_the_default_policy_has_no_problems_and_is_off() -> None:
 )
 def test_each_problem_is_reported(policy: BreakerPolicy, words: str) -> None:
     """Each problem of a policy is one sentence."""
-    [problem] = policy.problems()
+    [problem] = Settings(breaker=policy).problems()
     assert problem.startswith(words)
 
 
@@ -172,7 +173,7 @@ def test_each_problem_is_reported(policy: BreakerPolicy, words: str) -> None:
 )
 def test_strict_and_lenient_policies_have_no_problems(policy: BreakerPolicy) -> None:
     """Values at the bounds are valid."""
-    assert policy.problems() == []
+    assert Settings(breaker=policy).problems() == []
 
 
 # What counts

@@ -16,6 +16,7 @@ from taint_eviction.core.policy import (
     PolicyRule,
     first_unpaused,
 )
+from taint_eviction.settings import Settings
 
 
 def test_by_default_pods_are_deleted_without_any_limit() -> None:
@@ -23,7 +24,7 @@ def test_by_default_pods_are_deleted_without_any_limit() -> None:
     policy = EvictionPolicy()
     assert policy.handling("k1", "shop", {}) == Handling(None, EvictionMode.DELETE, 300.0)
     assert policy.total == policy.per_node == policy.per_namespace == UNLIMITED == Limit()
-    assert policy.problems() == []
+    assert Settings(policy=policy).problems() == []
 
 
 # Rules
@@ -168,13 +169,13 @@ def test_all_problems_of_a_policy_are_reported_at_once() -> None:
     bad = Limit(at_once=0)
     policy = EvictionPolicy(evict_timeout_seconds=-1.0, total=bad, per_node=bad, per_namespace=bad)
     said = "evictions at once must be at least 1, not 0; to evict no pods, pause"
-    assert policy.problems() == [
+    assert Settings(policy=policy).problems() == [
+        "the evict timeout must not be negative, as -1 s is",
         f"all evictions: {said}",
         f"evictions per node: {said}",
         f"evictions per namespace: {said}",
-        "the evict timeout must not be negative, as -1 s is",
     ]
-    assert EvictionPolicy(evict_timeout_seconds=0.0).problems() == []
+    assert Settings(policy=EvictionPolicy(evict_timeout_seconds=0.0)).problems() == []
 
 
 # The effective taint

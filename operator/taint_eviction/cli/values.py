@@ -1,29 +1,57 @@
 """The types of flags."""
 
-import math
-import re
 from typing import Any
 
 import click
 
-from taint_eviction.core.breaker_policy import NodeThreshold
-from taint_eviction.files.durations import parse_seconds
-
-_SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%", re.ASCII)
-_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+from taint_eviction.files.setting_forms import Form, Nodes, Span, Words
 
 
-class Seconds(click.ParamType[float]):
+class Written(click.ParamType[Any]):
+    """A value in the form of a setting."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self.name, self._noun = _NAMES[type(form)]
+        if form == Span(forever=True):
+            self.name += "|forever"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the value; fail with a valid example."""
+        try:
+            return self._form.parse(value)
+        except ValueError as expected:
+            self.fail(f"{value!r} is not {self._noun}; write {expected}", param, ctx)
+
+
+_NAMES = {Span: ("duration", "a duration"), Nodes: ("nodes", "a number of nodes")}
+
+
+class Seconds(Written):
     """A duration in seconds, written as in Kubernetes' own flags (``1m30s``, ``500ms``) or as a number."""
 
-    name = "duration"
+    def __init__(self) -> None:
+        super().__init__(Span())
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse the duration; fail with a valid example."""
-        try:
-            return parse_seconds(value)
-        except ValueError as expected:
-            self.fail(f"{value!r} is not a duration; write {expected}", param, ctx)
+
+class Word(click.Choice[str]):
+    """One of some words: the value that it stands for."""
+
+    def __init__(self, form: Words) -> None:
+        super().__init__(list(form.words))
+        self._form = form
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the word."""
+        return self._form.parse(super().convert(value, param, ctx))
+
+
+class Off(click.types.BoolParamType):
+    """A flag that sets something to false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the opposite."""
+        return not super().convert(value, param, ctx)
 
 
 class HostPort(click.ParamType[tuple[str, int]]):
@@ -39,43 +67,3 @@ class HostPort(click.ParamType[tuple[str, int]]):
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
             self.fail(f"{value!r} is not HOST:PORT, as in 127.0.0.1:8080 or :8080", param, ctx)
         return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-class HoldSpan(Seconds):
-    """A duration, or ``forever``: infinite seconds."""
-
-    name = "duration|forever"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the duration."""
-        return math.inf if value in ("forever", math.inf) else super().convert(value, param, ctx)
-
-
-class Threshold(click.ParamType[NodeThreshold | None]):
-    """A threshold of nodes: ``25%``, ``40``, or ``25%,40`` for whichever is exceeded first.
-    ``exempt`` is the word for no threshold (None); "": no word is accepted.
-    """
-
-    name = "nodes"
-
-    def __init__(self, exempt: str = "") -> None:
-        self._exempt = exempt
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NodeThreshold | None:
-        """Read number and share."""
-        if isinstance(value, NodeThreshold):
-            return value
-        text = str(value).strip()
-        if self._exempt and text == self._exempt:
-            return None
-        number, percent = None, None
-        for part in text.split(","):
-            share = _SHARE.fullmatch(part.strip())
-            if share and percent is None:
-                percent = float(share[1])
-            elif _NUMBER.fullmatch(part.strip()) and number is None:
-                number = int(part)
-            else:
-                words = f", or {self._exempt}" if self._exempt else ""
-                self.fail(f"{text!r} is not a number of nodes; write 25%, 40, or 25%,40{words}", param, ctx)
-        return NodeThreshold(number, percent)

@@ -200,17 +200,10 @@ class EvictionPolicy:
         return frozenset(term.key for rule in self.rules for term in rule.pod_selector)
 
     def problems(self) -> list[str]:
-        """Return everything that is wrong with it, one sentence each."""
+        """Return everything that is wrong with its limits, one sentence each."""
         limits = {"all evictions": self.total, "evictions per node": self.per_node}
         limits["evictions per namespace"] = self.per_namespace
-        found = [problem for what, limit in limits.items() for problem in limit.problems(what)]
-        if self.evict_timeout_seconds < 0:
-            found.append(f"the evict timeout must not be negative, as {self.evict_timeout_seconds:g} s is")
-        if not 0 < self.order_wait_seconds < math.inf:
-            found.append(f"the order wait must be more than 0 seconds, not {self.order_wait_seconds:g}")
-        if self.background_timeout_seconds < 0:
-            found.append(f"the background timeout must not be negative, as {self.background_timeout_seconds:g} s is")
-        return found
+        return [problem for what, limit in limits.items() for problem in limit.problems(what)]
 
 
 def tier_in(pod: Pod, handling: Handling) -> Tier:

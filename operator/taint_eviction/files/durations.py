@@ -31,6 +31,14 @@ def parse_seconds(value: object) -> float:
     return seconds
 
 
+def duration_text(seconds: float) -> str:
+    """Return a duration in the largest unit in which it is a whole number; one below a second in milliseconds."""
+    for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
+        if seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds * 1000:g}ms"
+
+
 def _parse_span(text: str) -> float:
     unsigned = text.removeprefix("-")
     span, at = 0.0, 0
