@@ -6,7 +6,7 @@ import pytest
 from tests.unit.builders import NOTHING_ORDERED, Stage, epoch, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.events import Done
+from taint_eviction.core.events import Done, Failed
 from taint_eviction.core.facts import NodeSeen, PodGone, PodsSwept
 from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.label_selectors import parse_selector
@@ -470,3 +470,16 @@ def test_without_an_order_a_pod_that_is_being_deleted_is_no_news() -> None:
     at = stage(workload(terminating=True, deletion=(0, 3600), version=1), policy=EvictionPolicy())
     assert at.brain.knows_pod(ref("web", "web"), 2, True)
     assert not at.brain.knows_pod(ref("web", "web"), 2, False)
+
+
+def test_who_waits_is_not_kept_by_its_failures() -> None:
+    """A pod that failed, and waits now for one that somebody deletes, is not reported as one that fails."""
+    at = stage(plugin(), workload(None))
+    at.evaluate()
+    [work] = at.take()
+    at.settle(work, Failed("no answer", 5.0))
+    assert len(at.brain.status.failures(unblocked_at=moment(at.now))) == 1
+    at.sees(workload(None, terminating=True, deletion=(0, 3600)))
+    assert begun(at.at(5)) == []
+    assert at.brain.status.failures(unblocked_at=moment(at.now)) == []
+    assert len(at.brain.status.failures()) == 1

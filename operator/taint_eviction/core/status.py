@@ -143,7 +143,7 @@ class Status:
 
     def failures(self, *, unblocked_at: Moment | None = None) -> list[FailedAttempts]:
         """Return the failed attempts of all pods still to be evicted; only of those that no guard blocks at a moment,
-        if one is given.
+        and that do not wait for pods of earlier tiers, if one is given.
         """
         return [
             record.failures
@@ -152,6 +152,8 @@ class Status:
         ]
 
     def _is_blocked(self, record: PodRecord, now: Moment) -> bool:
+        if isinstance(record.state, Following):
+            return True
         return record.decision is not None and self._reconciler.blocking(record, record.decision, now) is not None
 
     def says(self, reason: WaitReason, pending: Pending) -> Pause | None:
