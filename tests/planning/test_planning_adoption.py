@@ -8,9 +8,10 @@ import pytest
 from tests.planning.shop import JsonObject, inventory_of, node, planned, pod, run, tolerates
 
 from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction_ctl.planning.adoption import add_adoption
 from taint_eviction_ctl.planning.changes import Changes, read_taint
-from taint_eviction_ctl.planning.holding import holders
+from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.plan import Plan
 
 OLD = "2026-02-01T00:00:00Z"
@@ -61,8 +62,8 @@ def test_a_pause_does_not_hold_the_pods_that_the_built_in_controller_evicts() ->
     """Otherwise the plan would say that no pod leaves now."""
     paused = ControlState(cluster=Pause())
     plan = taken_over(pod("web", "node-1"), pod("db", "node-1", tolerates(300)))
-    assert holders(plan, paused) is None
-    assert holders(taken_over(pod("db", "node-1", tolerates(300))), paused) == {"a pause of all evictions"}
+    add_holders(plan, paused, EvictionPolicy())
+    assert {pod.ref.key.name: bool(pod.holders) for pod in plan.leaving} == {"web": False, "db": True}
 
 
 def test_a_running_countdown_is_taken_over_whatever_is_left_of_it() -> None:

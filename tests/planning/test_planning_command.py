@@ -13,6 +13,15 @@ from tests.planning.shop import NOON_TEXT, SHOP, pod, run
 
 DATA = "tests/planning/data"
 TAINT = ("--taint", "*=maintenance=now:NoExecute", "-l", "pool=web")
+ONE_POD = "\n".join(
+    map(
+        json.dumps,
+        (
+            {"kind": "Node", "metadata": {"name": "a"}},
+            {"kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": "a"}},
+        ),
+    )
+)
 
 
 def test_the_worked_example_keeps_running() -> None:
@@ -71,8 +80,7 @@ def test_without_changes_the_plan_says_what_is_going_to_happen() -> None:
 
 def test_no_pod_leaves_a_cluster_without_taints() -> None:
     """The only line says why."""
-    pod = {"kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": "a"}}
-    clean = run("-", stdin="\n".join(map(json.dumps, ({"kind": "Node", "metadata": {"name": "a"}}, pod))))
+    clean = run("-", stdin=ONE_POD)
     assert clean.stdout == "no pod will leave: the one node has no NoExecute taint\n"
 
 
@@ -255,12 +263,34 @@ def test_a_selector_beside_a_node_that_exists_is_refused() -> None:
     assert "-l and --zone choose among the nodes of a pattern" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("node-1", "maintenance=now:NoExecute"), ("maintenance:NoExecute-",)])
-def test_a_taint_among_the_files_is_answered_with_the_flag(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("node-1", "maintenance=now:NoExecute"), "'node-1=maintenance=now:NoExecute'\n"),
+        (("maintenance:NoExecute-",), "'NODE=maintenance:NoExecute', or -l SELECTOR --taint 'maintenance:NoExecute'\n"),
+        (("worker-3",), "'worker-3=KEY=VALUE:NoExecute'\n"),
+        (("node/worker-3",), "'worker-3=KEY=VALUE:NoExecute'\n"),
+        (("node", "worker-3"), "'worker-3=KEY=VALUE:NoExecute'\n"),
+    ],
+)
+def test_a_node_or_a_taint_among_the_files_is_answered_with_the_flag(words: tuple[str, ...], flag: str) -> None:
     """kubectl taint takes nodes and taints where plan takes files."""
     result = run(*words)
     assert result.exit_code == 2
-    assert f"to plan a taint: --taint 'NODE={words[-1].rstrip('-')}', or -l SELECTOR --taint" in result.stderr
+    assert result.stderr.endswith(f"to plan a taint: --taint {flag}")
+
+
+def test_a_file_that_does_not_exist_is_not_taken_for_a_node() -> None:
+    """Its name says what it is."""
+    assert "--taint" not in run("cluster.json").stderr
+
+
+def test_a_taint_that_evicts_nobody_is_named_by_its_effect() -> None:
+    """Otherwise readers look for the reason in the tolerations of their pods."""
+    shown = run(SHOP, "--now", NOON_TEXT, "--taint", "node-2=x:NoSchedule").stdout
+    assert "note: a taint with the effect NoSchedule evicts nobody" in shown
+    calm = run("-", "--taint", "a=x:NoSchedule", stdin=ONE_POD).stdout
+    assert calm.splitlines()[0] == "no pod would leave: a taint with the effect NoSchedule evicts nobody"
 
 
 def test_a_taint_without_a_node_says_how_to_choose_nodes() -> None:

@@ -21,9 +21,10 @@ from tests.planning.shop import (
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
+from taint_eviction_ctl.cli.plan_views import _why
 from taint_eviction_ctl.picture.of_plan import picture_of_plan
 from taint_eviction_ctl.planning.changes import Changes
-from taint_eviction_ctl.planning.holding import holders, named
+from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.plan import Plan
 from taint_eviction_ctl.planning.wording import notes, summary, why
 
@@ -84,7 +85,8 @@ def test_a_paused_pod_would_be_held() -> None:
     assert [(pod.ref.key.name, pod.paused_by) for pod in plan.leaving] == [("a", "freeze"), ("b", ""), ("c", "")]
     assert not plan.broken_budgets
     assert with_rules(budgets=(budget("web", WEB, minAvailable=1),)).broken_budgets
-    assert "; 1 pod will be paused by rule freeze" in summary(plan)
+    told = "2 of 3 pods on 1 node will leave: 1 at once, 1 within 1 m (1 blocked by rule freeze); "
+    assert summary(held(plan)).startswith(f"{told}1 will leave when it no longer pauses them")
     (row,) = [row for row in picture_of_plan(plan).rows if row.pod == "shop/a"]
     assert row.outcome == "held"
     assert row.why == "k=v:NoExecute is not tolerated; paused by rule freeze"
@@ -124,7 +126,8 @@ def test_a_deletion_after_evictions_may_violate_their_budget() -> None:
     assert [str(ref) for ref in each.blocked] == ["shop/b"]
     assert each.violation is not None
     assert (each.violation.at - plan.now.at, each.violation.lowest) == (60.0, 1)
-    assert "1 budget will be violated; 1 pod will be blocked by 1 budget" in summary(plan)
+    told = "2 of 3 pods on 1 node will leave: 1 at once, 1 within 1 m (1 blocked by budgets); 1 will leave when these"
+    assert summary(held(plan)) == f"{told} allow it; 1 budget will be violated"
 
 
 def test_a_rule_that_deletes_after_a_time_is_noted() -> None:
@@ -199,7 +202,7 @@ def test_the_command_shows_what_rules_do(tmp_path: Path) -> None:
     )
     arguments = (SHOP, "--now", NOON_TEXT, *TAINT, "--config", str(file))
     shown = run(*arguments).stdout
-    assert "; 8 pods would be paused by rule web" in shown.splitlines()[0]
+    assert "(8 blocked by rule web, 1 blocked by budgets); 9 would leave when all of that ends" in shown.splitlines()[0]
     assert "violated" not in shown.splitlines()[0]
     assert "is not tolerated; paused by rule web" in shown
     document = json.loads(run(*arguments, "-o", "json").stdout)
@@ -231,25 +234,63 @@ def test_a_policy_that_is_wrong_exits_2_with_all_problems(tmp_path: Path) -> Non
     ]
 
 
-def test_the_first_line_says_when_a_rule_holds_every_pod() -> None:
-    """A rule that holds only two of three pods is not named there."""
-    whole, part = PolicyRule("night", pause=True), PolicyRule("night", taint_keys=("k",), pause=True)
-    held = holders(with_rules(whole), ControlState())
-    assert held == {"rule night"}
-    assert holders(with_rules(part), ControlState()) is None
+# What holds the pods of a plan
+
+
+def held(plan: Plan, control_state: ControlState | None = None) -> Plan:
+    """Return the plan with what its policy and a control state hold."""
+    [policy] = {id(pod.forecast.eviction): pod.forecast.eviction for pod in plan.leaving}.values()
+    add_holders(plan, control_state or ControlState(), policy)
+    return plan
+
+
+def holders(plan: Plan) -> dict[str, list[str]]:
+    """Return the reasons by pod."""
+    return {pod.ref.key.name: [holder.reason for holder in pod.holders] for pod in plan.leaving}
+
+
+def test_a_plan_names_every_guard_that_holds_a_pod() -> None:
+    """The guards are those of a controller, and a pod leaves only when all of them have ended."""
+    night = PolicyRule("night", pod_selector=parse_selector("tier=gold"), pause=True)
+    ordered = ControlState(Pause(), {"node-1": Pause()}, {"bank": Pause()}, Latch(NOON, "many"))
+    plan = held(with_rules(night), ordered)
+    assert holders(plan)["a"] == ["breaker_open", "paused", "rule_paused", "node_paused"]
+    assert holders(plan)["b"] == ["breaker_open", "paused", "node_paused"]
+    assert summary(plan) == (
+        "0 of 3 pods on 1 node will leave now (2 blocked by the circuit breaker, the pause of all evictions and a"
+        " pause of their node, 1 blocked by the circuit breaker, the pause of all evictions, rule night and a"
+        " pause of their node); 3 will leave when all of that ends: 2 at once, 1 within 1 m"
+    )
+
+
+def test_a_plan_says_one_thing_about_pods_that_an_open_breaker_holds() -> None:
+    """None leaves now, and all leave when it is reset."""
+    plan = held(with_rules(), ControlState(latch=Latch(NOON, "x")))
+    assert summary(plan) == (
+        "0 of 3 pods on 1 node will leave now (3 blocked by the circuit breaker);"
+        " 3 will leave when it is reset: 2 at once, 1 within 1 m"
+    )
 
 
 def test_a_pause_that_ends_before_a_pod_leaves_does_not_hold_it() -> None:
     """The last of the three pods leaves in a minute."""
-    plan = with_rules()
-    assert holders(plan, ControlState(Pause(None, "", NOON + 61))) == {"a pause of all evictions"}
-    assert holders(plan, ControlState(Pause(None, "", NOON + 59))) is None
-    assert holders(plan, ControlState(latch=Latch(NOON, "x"))) == {"the circuit breaker, which is open"}
+    assert all(holders(held(with_rules(), ControlState(Pause(None, "", NOON + 61)))).values())
+    ends_before = held(with_rules(), ControlState(Pause(None, "", NOON + 59)))
+    assert holders(ends_before) == {"a": ["paused"], "b": ["paused"], "c": []}
+    assert summary(ends_before) == (
+        "1 of 3 pods on 1 node will leave: 1 within 1 m (2 blocked by the pause of all evictions);"
+        " 2 will leave when it ends"
+    )
 
 
-def test_of_many_pauses_the_first_are_named() -> None:
-    """A hundred nodes that were paused together must not fill the screen."""
-    pauses = {f"a pause of node n{number}" for number in range(10, 16)}
-    first = ", or ".join(f"a pause of node n{number}" for number in range(10, 14))
-    assert named(pauses) == f"{first}, or 2 others like these"
-    assert named({"rule a"}) == "rule a"
+def test_what_holds_only_some_pods_is_beside_each_of_them() -> None:
+    """What holds all of them is in the summary alone."""
+    some = plan_text(held(with_rules(), ControlState(namespaces={"shop": Pause(None, "", NOON + 59)})))
+    assert some.count("blocked by a pause of their namespace") == 3
+    whole = plan_text(held(with_rules(), ControlState(latch=Latch(NOON, "x"))))
+    assert whole.count("blocked by the circuit breaker") == 1
+
+
+def plan_text(plan: Plan) -> str:
+    """Return what people read."""
+    return "\n".join([summary(plan), *(_why(pod, plan) for pod in plan.leaving)])

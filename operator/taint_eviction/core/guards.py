@@ -95,12 +95,18 @@ class _LiveGrounds(_Grounds):
 
 
 class Guard:
-    """Something that blocks evictions."""
+    """Something that blocks evictions. ``ends`` says when it no longer does."""
 
     reason: ClassVar[WaitReason]
+    noun: ClassVar[str]
+    ends: ClassVar[str] = "it ends"
 
     def __init__(self, grounds: _Grounds) -> None:
         self._grounds = grounds
+
+    def named(self, flow: FlowKey) -> str:
+        """Return what it is called where it blocks a flow."""
+        return self.noun
 
     def says(self, flow: FlowKey) -> Pause | None:
         """Return since and until when, why, and by whom it blocks a flow; None: that is not known, or it does not."""
@@ -124,14 +130,14 @@ class FlowGuard(Guard):
 
 
 class _OrdersUnknown(ClusterGuard):
-    reason = WaitReason.ORDERS_UNKNOWN
+    reason, noun, ends = WaitReason.ORDERS_UNKNOWN, "a control state that is not known", "it has been read"
 
     def blocks(self, exempt: bool, now: Moment) -> bool:
         return self._grounds.control_state is None
 
 
 class _BreakerOpen(ClusterGuard):
-    reason = WaitReason.BREAKER_OPEN
+    reason, noun, ends = WaitReason.BREAKER_OPEN, "the circuit breaker", "it is reset"
 
     def blocks(self, exempt: bool, now: Moment) -> bool:
         return self._grounds.latch is not None and (not exempt or self._grounds.holds_exempt)
@@ -142,7 +148,7 @@ class _BreakerOpen(ClusterGuard):
 
 
 class _EverythingPaused(ClusterGuard):
-    reason = WaitReason.PAUSED
+    reason, noun = WaitReason.PAUSED, "the pause of all evictions"
 
     def blocks(self, exempt: bool, now: Moment) -> bool:
         return self._grounds.ordered.cluster is not None
@@ -152,21 +158,24 @@ class _EverythingPaused(ClusterGuard):
 
 
 class _RulePaused(FlowGuard):
-    reason = WaitReason.RULE_PAUSED
+    reason, noun, ends = WaitReason.RULE_PAUSED, "a rule", "it no longer pauses them"
+
+    def named(self, flow: FlowKey) -> str:
+        return f"rule {flow.rule}"
 
     def blocks(self, flow: FlowKey) -> bool:
         return flow.rule in self._grounds.paused_rules
 
 
 class _NodePaused(FlowGuard):
-    reason = WaitReason.NODE_PAUSED
+    reason, noun = WaitReason.NODE_PAUSED, "a pause of their node"
 
     def says(self, flow: FlowKey) -> Pause | None:
         return self._grounds.ordered.nodes.get(flow.node_name)
 
 
 class _NamespacePaused(FlowGuard):
-    reason = WaitReason.NAMESPACE_PAUSED
+    reason, noun = WaitReason.NAMESPACE_PAUSED, "a pause of their namespace"
 
     def says(self, flow: FlowKey) -> Pause | None:
         return self._grounds.ordered.namespaces.get(flow.namespace)
@@ -235,11 +244,11 @@ class GuardList:
         guards: tuple[Guard, ...] = (*self._of_cluster, *self._of_flows)
         return next((guard.says(flow) for guard in guards if guard.reason is reason), None)
 
-    def lasting(self, flow: FlowKey, now: Moment, until_epoch: float) -> list[WaitReason]:
-        """Return each reason that blocks a flow now, and still does at a later time if nobody ends it."""
+    def lasting(self, flow: FlowKey, now: Moment, until_epoch: float) -> list[Guard]:
+        """Return each guard that blocks a flow now, and still does at a later time if nobody ends that."""
         guards = [guard for guard in self._of_cluster if guard.blocks(flow.exempt, now)]
         blocking: list[Guard] = [*guards, *(guard for guard in self._of_flows if guard.blocks(flow))]
-        return [guard.reason for guard in blocking if not (guard.says(flow) or Pause()).has_ended(until_epoch)]
+        return [guard for guard in blocking if not (guard.says(flow) or Pause()).has_ended(until_epoch)]
 
 
 def guards_of(control_state: ControlState, policy: EvictionPolicy) -> GuardList:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -41,7 +42,7 @@ from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_ctl.cli.plan_views import print_plan
 from taint_eviction_ctl.cli.progress import Progress
-from taint_eviction_ctl.cli.values import When
+from taint_eviction_ctl.cli.values import NODE_KINDS, When
 from taint_eviction_ctl.picture.of_plan import picture_of_plan
 from taint_eviction_ctl.planning.adoption import add_adoption
 from taint_eviction_ctl.planning.changes import (
@@ -58,13 +59,14 @@ from taint_eviction_ctl.planning.cluster import read_cluster, try_evictions
 from taint_eviction_ctl.planning.document import plan_document
 from taint_eviction_ctl.planning.files import STDIN, read_files
 from taint_eviction_ctl.planning.gates import ANY, PlanGate, read_gate
-from taint_eviction_ctl.planning.holding import holders, named
+from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.inventory import Inventory
 from taint_eviction_ctl.planning.plan import Plan, make_plan
 from taint_eviction_ctl.planning.wording import many, moment, skipped_kinds
 
 # Arguments that kubectl taint takes where plan takes files.
 _TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?")
+_NODE = re.compile(r"(?!.*\.(json|ya?ml)$)[a-z0-9][a-z0-9.-]*")
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -181,15 +183,25 @@ def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, fl
     if not len(inventory):
         skipped = f" (skipped: {kinds})" if (kinds := skipped_kinds(inventory)) else ""
         nothing = f"there is no node, pod or budget in {', '.join(files)}{skipped}"
-        taints = [name.removesuffix("-") for name in files if _TAINT.fullmatch(name)]
-        hints = [f"to plan a taint: --taint 'NODE={taint}', or -l SELECTOR --taint '{taint}'" for taint in taints]
-        give_up(ExitCode.USAGE, *inventory.problems, nothing, *hints)
+        give_up(ExitCode.USAGE, *inventory.problems, nothing, *_taints_meant(files))
     wall = read_wall()
     epoch = _instant(flags["now"], wall)
     made = _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
-    _say_who_holds(made, ControlState(), flags)
+    _say_who_holds(made, ControlState(), settings, flags)
     made.asked = _asked(made, ", ".join("stdin" if file == STDIN else file for file in files), flags)
     return made
+
+
+def _taints_meant(files: tuple[str, ...]) -> list[str]:
+    """Return how to plan a taint, where nodes and taints were given as `kubectl taint` takes them."""
+    taints = [name.removesuffix("-") for name in files if _TAINT.fullmatch(name)]
+    others = [name for name in files if not _TAINT.fullmatch(name) and not Path(name).exists()]
+    nodes = [node for name in others if _NODE.fullmatch(node := name.rpartition("/")[2]) and node not in NODE_KINDS]
+    if not nodes and not taints:
+        return []
+    node, taint = nodes[0] if nodes else "NODE", taints[0] if taints else "KEY=VALUE:NoExecute"
+    of_some = f", or -l SELECTOR --taint '{taint}'" if not nodes else ""
+    return [f"to plan a taint: --taint '{node}={taint}'{of_some}"]
 
 
 def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Moment, flags: dict[str, Any]) -> Plan:
@@ -254,30 +266,30 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
         made = _plan(inventory, changes, settings, clock.now(), flags)
         made.asked = _asked(made, f"{connection.where}: {connection.url}", flags)
         await try_evictions(calls, made)
-        await _add_holds(made, StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"]), flags)
+        state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
+        await _add_holds(made, state, settings, flags)
         return made
     finally:
         await connection.close()
 
 
-async def _add_holds(made: Plan, state: StateConfigMap, flags: dict[str, Any]) -> None:
-    """Note the pauses and an open breaker: the plan is made as if there were none."""
+async def _add_holds(made: Plan, state: StateConfigMap, settings: Settings, flags: dict[str, Any]) -> None:
+    """Note the pauses and an open breaker, and what they hold."""
     try:
         control_state = (await state.read() or ControlState()).at(made.now.server_epoch)
     except CallFailed as error:
         made.notes.append(f"whether evictions are paused is not known: {state}: {error}")
-        _say_who_holds(made, ControlState(), flags)
+        _say_who_holds(made, ControlState(), settings, flags)
         return
-    made.notes += [f"the plan does not consider that {sentence}" for sentence in held_back(control_state)]
-    _say_who_holds(made, control_state, flags)
+    made.notes += held_back(control_state)
+    _say_who_holds(made, control_state, settings, flags)
 
 
-def _say_who_holds(made: Plan, control_state: ControlState, flags: dict[str, Any]) -> None:
-    """Note which pods the built-in controller evicts, and what holds all pods that would leave."""
+def _say_who_holds(made: Plan, control_state: ControlState, settings: Settings, flags: dict[str, Any]) -> None:
+    """Note which pods the built-in controller evicts, and what holds pods that would leave."""
     if flags["adopt"]:
         add_adoption(made, flags["adopt_from"], stopped=control_state.no_adoption is not None)
-    found = holders(made, control_state)
-    made.nothing_goes = named(found or set())
+    add_holders(made, control_state, settings.policy)
 
 
 # Output

@@ -12,7 +12,7 @@ from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began
 from taint_eviction_ctl.cli.tables import Row, table_lines
 from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, PlannedNode
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
-from taint_eviction_ctl.planning.wording import held_by, in_order, leaves, moment, notes, paused, summary, why
+from taint_eviction_ctl.planning.wording import and_list, held_by, in_order, leaves, moment, notes, paused, summary, why
 
 _MAX_PODS = 50
 _MAX_ROWS = 20
@@ -58,7 +58,8 @@ def _print_pods(plan: Plan, wide: bool) -> None:
     leaving = plan.leaving
     if not wide:
         rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in leaving]
-        _table("pods that leave", ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
+        title = "pods that leave, or are blocked" if plan.held else "pods that leave"
+        _table(title, ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
         _more(_MAX_PODS, len(rows), "pods")
         return
     staying = [pod for pod in plan.pods if pod.leaves_at is None]
@@ -81,7 +82,7 @@ def _print_pods(plan: Plan, wide: bool) -> None:
 def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
     if pod.leaves_at is None:
         return "orphaned" if pod.forecast.orphaned else "stays", ""
-    return leaves(pod.leaves_at, plan), moment(pod.leaves_at, plan.now)
+    return "blocked" if pod.holders else leaves(pod.leaves_at, plan), moment(pod.leaves_at, plan.now)
 
 
 def _why(pod: PlannedPod, plan: Plan) -> str:
@@ -95,6 +96,9 @@ def _why(pod: PlannedPod, plan: Plan) -> str:
         parts.append(f"BLOCKED: {held_by(pod)}{deleted}")
     if pod.paused_by:
         parts.append(paused(pod))
+    guards = [holder.noun for holder in pod.holders if holder.reason not in ("rule_paused", "budgets")]
+    if guards and len({other.holders for other in plan.leaving}) > 1:
+        parts.append(f"blocked by {and_list(guards)}")
     if pod.adopted is not None:
         parts.append("its countdown is taken over" if pod.adopted else "the built-in controller's: nothing holds it")
     if pod.lost:
@@ -147,7 +151,7 @@ def _print_budgets(plan: Plan, wide: bool) -> None:
     found = sorted(found, key=lambda each: (each not in plan.broken_budgets, each.budget.key))
     shown = found if wide else found[:_MAX_ROWS]
     title = "PodDisruptionBudgets, if no pod is replaced meanwhile"
-    header = ("BUDGET", "HEALTHY", "NEEDS", "LEAVE", "")
+    header = ("BUDGET", "HEALTHY", "NEEDS", "LEAVE", "VERDICT")
     _table(title, header, [_budget_row(each, plan) for each in shown], {4: _red})
     _more(len(shown), len(found), "budgets")
 

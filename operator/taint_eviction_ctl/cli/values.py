@@ -13,8 +13,8 @@ from taint_eviction.core.objects import NamespacedName
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
 _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 # kubectl's names of pods and nodes.
-_POD_KINDS, _NODE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no")
-KINDS = (*_POD_KINDS, *_NODE_KINDS)
+_POD_KINDS, NODE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no")
+KINDS = (*_POD_KINDS, *NODE_KINDS)
 
 
 class HttpUrl(click.ParamType[str]):
@@ -58,7 +58,7 @@ class PodOrNode(PodName):
         """Leave UIDs and nodes as they are written."""
         if isinstance(value, str):
             kind, _, name = value.rpartition("/")
-            if _UID.fullmatch(value) or (kind in _NODE_KINDS and name):
+            if _UID.fullmatch(value) or (kind in NODE_KINDS and name):
                 return value
             if kind in ("", *_POD_KINDS) and name and not value.startswith("/"):
                 return NamespacedName("", name)

@@ -77,8 +77,8 @@ class Plan:
 
     ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, in the order of
     their deadlines, including those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is
-    not in the inventory, how many pods are bound to it. ``nothing_goes``: what holds every pod that would leave, "" if
-    some would go. ``asked``: the question in words, for a picture. ``ordered``: pods wait for earlier tiers.
+    not in the inventory, how many pods are bound to it. ``asked``: the question in words, for a picture. ``ordered``:
+    pods wait for earlier tiers.
     """
 
     now: Moment
@@ -93,9 +93,20 @@ class Plan:
     budgets: list[PlannedBudget] = field(default_factory=list)
     unknown_nodes: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
-    nothing_goes: str = ""
     asked: str = ""
     ordered: bool = False
+
+    @property
+    def held(self) -> list[PlannedPod]:
+        """The pods that are due and do not leave then: something holds them."""
+        return [pod for pod in self.leaving if pod.holders]
+
+    @property
+    def harmless_effects(self) -> list[str]:
+        """The effects of the added taints that evict nobody."""
+        before = {name: facts.node.taints for name, facts in self.inventory.nodes.items()}
+        added = {taint for name, taints in self.what_if.taints.items() for taint in set(taints) - set(before[name])}
+        return sorted({taint.effect for taint in added} - {NO_EXECUTE})
 
     @property
     def bare(self) -> list[PlannedPod]:

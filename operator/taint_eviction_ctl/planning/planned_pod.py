@@ -26,6 +26,14 @@ class PlannedOrder(NamedTuple):
     until: float
 
 
+class Holder(NamedTuple):
+    """What keeps a pod on its node although it is due: the reason for machines, its name, and when it ends."""
+
+    reason: str
+    noun: str
+    ends: str
+
+
 @dataclass(slots=True)
 class PlannedPod:
     """What happens to one pod.
@@ -39,6 +47,7 @@ class PlannedPod:
     refusing it; None: never. ``verdict``: the arithmetic's answer for the eviction API; None: it would not be asked.
     ``server_allows``: the API server's answer to a dry-run eviction of this pod alone, None: it was not asked;
     ``server_answer``: the same in words. ``order``: for whom it waits; None: for no pod of an earlier tier.
+    ``holders``: what keeps it when it would leave.
 
     ``adopted``: beside a built-in controller its countdown would be adopted; False: that controller evicts it; None:
     that controller would not evict it, or the plan does not consider it.
@@ -58,6 +67,7 @@ class PlannedPod:
     server_answer: str = ""
     adopted: bool | None = None
     order: PlannedOrder | None = None
+    holders: tuple[Holder, ...] = ()
 
     @property
     def ref(self) -> PodRef:

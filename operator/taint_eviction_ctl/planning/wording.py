@@ -1,6 +1,7 @@
 """A plan in words: durations, instants, reasons, notes, and the summary line."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
@@ -17,6 +18,7 @@ from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod
 _AT_ONCE_SECONDS = 1.0
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _MAX_KINDS = 8
+_MAX_HOLDERS = 3
 _ORPHANED = "its node is deleted: the pod garbage collector removes it"
 
 
@@ -99,31 +101,46 @@ def in_order(order: PlannedOrder, plan: Plan) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """Return one line: how many pods leave, when, and with which consequences; first, if so, that none leaves."""
-    held = f"no pod leaves now: every pod that would leave is held by {plan.nothing_goes}. Without that: "
-    return (held if plan.nothing_goes else "") + _summary(plan)
-
-
-def _summary(plan: Plan) -> str:
+    """Return one line: how many pods leave and when, what holds others, and which consequences that has."""
     would = "will" if plan.what_if.empty else "would"
     scope = [node for node in plan.nodes.values() if node.matters]
-    total = sum(node.tally.total for node in scope)
-    leaving = plan.leaving
     if not scope:
-        return f"no pod {would} leave: {_of_nodes(len(plan.nodes))} NoExecute taint{_unknown(plan)}{_unread(plan)}"
-    head = f"{len(leaving)} of {many(total, 'pod')} on {many(len(scope), 'node')} {would} leave"
+        effects = " or ".join(plan.harmless_effects)
+        why = f"a taint with the effect {effects} evicts nobody" if effects else f"{_of_nodes(plan)} NoExecute taint"
+        return f"no pod {would} leave: {why}{_unknown(plan)}{_unread(plan)}"
     later = plan.what_if.at - plan.now.at
-    if later >= _AT_ONCE_SECONDS:
-        head = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): {head}"
-    when = _when(plan)
-    return (
-        "; ".join([head + (f": {when}" if when else ""), *_consequences(plan, would)]) + _unknown(plan) + _unread(plan)
-    )
+    at = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): " if later >= _AT_ONCE_SECONDS else ""
+    total = f"{many(sum(node.tally.total for node in scope), 'pod')} on {many(len(scope), 'node')}"
+    free = [pod for pod in plan.leaving if not pod.holders]
+    head = f"{at}{len(free)} of {total} {would} leave{' now' if plan.held and not free and not at else ''}"
+    when = _when(free, plan)
+    parts = [head + (f": {when}" if when else ""), *_consequences(plan, would)]
+    if plan.held:
+        parts[0] += f" ({_held(plan)})"
+        parts.insert(1, _later(plan, would))
+    return "; ".join(parts) + _unknown(plan) + _unread(plan)
 
 
-def _when(plan: Plan) -> str:
+def _held(plan: Plan) -> str:
+    """Return how many pods are held by what: ``31 blocked by the circuit breaker``."""
+    groups = Counter(tuple(holder.noun for holder in pod.holders) for pod in plan.held).most_common()
+    said = [f"{count} blocked by {and_list(nouns)}" for nouns, count in groups[:_MAX_HOLDERS]]
+    left = sum(count for _, count in groups[_MAX_HOLDERS:])
+    return ", ".join([*said, *([f"{left} blocked otherwise"] if left else [])])
+
+
+def _later(plan: Plan, would: str) -> str:
+    """Return when the pods leave that are held: ``31 will leave when it is reset``."""
+    ends = {holder.ends for pod in plan.held for holder in pod.holders}
+    once = len(ends) == 1 and len({holder.reason for pod in plan.held for holder in pod.holders}) == 1
+    when = _when(plan.held, plan)
+    timing = f": {when}" if ", " in when else ""
+    return f"{len(plan.held)} {would} leave when {ends.pop() if once else 'all of that ends'}{timing}"
+
+
+def _when(pods: Iterable[PlannedPod], plan: Plan) -> str:
     at = plan.what_if.at
-    instants = [pod.leaves_at for pod in plan.leaving if pod.leaves_at is not None]
+    instants = [pod.leaves_at for pod in pods if pod.leaves_at is not None]
     before = [instant for instant in instants if plan.now.at < at and instant < at]
     once = [instant for instant in instants if instant not in before and instant < at + _AT_ONCE_SECONDS]
     rest = [instant for instant in instants if instant >= at + _AT_ONCE_SECONDS]
@@ -142,15 +159,11 @@ def _consequences(plan: Plan, would: str) -> list[str]:
     violated = sum(each.violation is not None for each in plan.budgets)
     if violated:
         found.append(f"{many(violated, 'budget')} {would} be violated")
-    blocked = sum(pod.blocked for pod in leaving)
+    blocked = sum(pod.deleted_at is not None for pod in leaving)
     if blocked:
         blocking = sum(bool(each.blocked) for each in plan.budgets)
         by = f" by {many(blocking, 'budget')}" if blocking else ""
-        found.append(f"{many(blocked, 'pod')} {would} be blocked{by}")
-    held = sum(bool(pod.paused_by) for pod in leaving)
-    if held:
-        rules = sorted({pod.paused_by for pod in leaving if pod.paused_by})
-        found.append(f"{many(held, 'pod')} {would} be paused by {_named(rules, 'rule')}")
+        found.append(f"{many(blocked, 'pod')} {would} be blocked{by} for a time")
     if plan.bare:
         found.append(f"{many(len(plan.bare), 'bare pod')} gone for good")
     if for_ever:
@@ -160,11 +173,8 @@ def _consequences(plan: Plan, would: str) -> list[str]:
     return found
 
 
-def _named(names: list[str], what: str) -> str:
-    return f"{what if len(names) == 1 else f'{what}s'} {', '.join(names)}"
-
-
-def _of_nodes(count: int) -> str:
+def _of_nodes(plan: Plan) -> str:
+    count = len(plan.nodes)
     return {0: "there is no node with a", 1: "the one node has no"}.get(count, f"none of {count} nodes has a")
 
 
@@ -183,6 +193,11 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+def and_list(words: Sequence[str]) -> str:
+    """Return words as a list: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 def skipped_kinds(inventory: Inventory) -> str:
     """Return how many objects of which kinds were skipped; "" if none was."""
     kinds = inventory.skipped.most_common(_MAX_KINDS)
@@ -191,6 +206,8 @@ def skipped_kinds(inventory: Inventory) -> str:
 
 
 def _about_nodes(plan: Plan) -> Iterator[str]:
+    if any(node.matters for node in plan.nodes.values()):  # Otherwise the summary says it.
+        yield from (f"a taint with the effect {effect} evicts nobody" for effect in plan.harmless_effects)
     shutting_down = [name for name, facts in plan.inventory.nodes.items() if facts.node.is_shutting_down]
     named = {
         "the input lacks these nodes, to which pods are bound": sorted(plan.unknown_nodes),
