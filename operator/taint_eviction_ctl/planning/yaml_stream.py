@@ -16,6 +16,8 @@ from taint_eviction_ctl.planning.json_stream import BadText, Readable
 
 _MAPPING = "tag:yaml.org,2002:map"
 
+_TOO_DEEP = "it is nested too deeply"
+
 
 class _ItemLoader(Composer, yaml.CSafeLoader):
     """libyaml's parser with PyYAML's own composer: libyaml's composes whole documents only."""
@@ -57,9 +59,11 @@ def stream_yaml(source: Readable) -> Iterator[tuple[Any, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context or "unreadable"
-        raise BadText(mark.line + 1 if mark else loader.line, f"not valid YAML: {what}") from None
+        # PyYAML has a limit of its own since 6.0.4.
+        said = _TOO_DEEP if "nesting depth" in what else f"not valid YAML: {what}"
+        raise BadText(mark.line + 1 if mark else loader.line, said) from None
     except RecursionError:
-        raise BadText(loader.line, "it is nested too deeply") from None
+        raise BadText(loader.line, _TOO_DEEP) from None
     except (yaml.YAMLError, ValueError) as error:
         raise BadText(loader.line, f"not valid YAML: {' '.join(str(error).split())}") from None
 
