@@ -16,11 +16,15 @@ A record belongs to one UID. It begins when its pod is seen, and ends in one pla
 no longer known and nothing of it is unfinished. Work in flight is unfinished, and so is a condition that is to be taken
 back. Until then the record of a pod that was released, is gone, or has a successor under its name is kept aside.
 
+What a dry run has reported of a pod, and since when its virtual machine moves away, outlive the record of a pod that is
+no longer watched: its node may be tainted again in the same outage.
+
 ``KnownPods`` keeps order among facts that come late, twice or out of order. Nothing here decides on a pod.
 
 Invariants: one known pod a key; a pod is listed under exactly the node to which it is bound.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -35,6 +39,9 @@ from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
 from taint_eviction.core.instants import Moment, Sighting, sight
 from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
+
+# Of so many pods that are no longer watched something is remembered.
+_MAX_UNWATCHED = 10_000
 
 
 class Step(Enum):
@@ -354,6 +361,8 @@ class KnownPods:
         self.known: dict[NamespacedName, PodRecord] = {}
         self._by_node: dict[str, dict[NamespacedName, PodRecord]] = {}
         self._unfinished: dict[NamespacedName, list[PodRecord]] = {}
+        # By UID, ``reported_fire_at`` and ``evacuating_since`` of pods that are no longer watched.
+        self._unwatched: OrderedDict[str, tuple[float | None, float | None]] = OrderedDict()
         self._gone = gone
 
     def __iter__(self) -> Iterator[PodRecord]:
@@ -393,7 +402,7 @@ class KnownPods:
         else:
             if before is not None:
                 self.detach(before)
-            record = self._kept_aside(pod.ref) or PodRecord(pod, now.at)
+            record = self._kept_aside(pod.ref) or self._begin(pod, now)
             record.bound = None
             predecessors = list(self._unfinished.get(pod.ref.key, ()))
             for each in predecessors:
@@ -407,6 +416,11 @@ class KnownPods:
         if pod.node_name is not None:
             self._by_node.setdefault(pod.node_name, {})[pod.ref.key] = record
         return record, predecessors
+
+    def _begin(self, pod: Pod, now: Moment) -> PodRecord:
+        record = PodRecord(pod, now.at)
+        record.reported_fire_at, record.evacuating_since = self._unwatched.pop(pod.ref.uid, (None, None))
+        return record
 
     def _kept_aside(self, ref: PodRef) -> PodRecord | None:
         """Take the record of a pod that is seen again out of those kept aside."""
@@ -433,8 +447,14 @@ class KnownPods:
     def forget(self, record: PodRecord) -> None:
         """End the record of a pod that is no longer known, unless something of it is unfinished."""
         unfinished = record.in_flight or record.taking_back or record.condition.take_back_at is not None
-        if not (self.knows(record) or unfinished):
-            self._forget_aside(record)
+        if self.knows(record) or unfinished:
+            return
+        self._forget_aside(record)
+        outlives = record.reported_fire_at, record.evacuating_since
+        if outlives != (None, None) and record.ref.uid not in self._gone:
+            self._unwatched[record.ref.uid] = outlives
+            if len(self._unwatched) > _MAX_UNWATCHED:
+                self._unwatched.popitem(last=False)
 
     def _forget_aside(self, record: PodRecord) -> None:
         aside = self._unfinished[record.ref.key]
