@@ -36,10 +36,11 @@ def with_budget(*objects: JsonObject, mode: EvictionMode = EvictionMode.DELETE) 
         ({"maxUnavailable": 1}, True),
         ({"maxUnavailable": "21%"}, False),
         ({"maxUnavailable": "20%"}, True),
+        ({"minAvailable": "0" * 5_000 + "61%"}, True),
     ],
 )
 def test_two_of_five_pods_that_leave_may_violate_a_budget(spec: JsonObject, violated: bool) -> None:
-    """Numbers count as they are, and percentages are rounded up."""
+    """Numbers count as they are, and percentages are rounded up. The API server stores any number of zeros."""
     plan = with_budget(*web(5, leaving=2), budget("web", WEB, **spec))
     assert bool(plan.broken_budgets) is violated
 

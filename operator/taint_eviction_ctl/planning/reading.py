@@ -4,6 +4,7 @@ Nodes and pods are read as the controller reads them. Files may be written by ha
 (UID, namespace) may be missing.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
@@ -12,11 +13,14 @@ from typing import Any, TypeVar
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.core.label_selectors import IN, LabelSelector, requirement
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import one_line
 from taint_eviction.files.short_forms import EFFECTS
 from taint_eviction_ctl.planning.disruption_budgets import Budget, BudgetStatus
 from taint_eviction_ctl.planning.inventory import Inventory, Labels, NodeFacts, Owner, PodFacts
 
 _MAX_PROBLEMS = 100
+# Kubernetes allows any number of zeros before a percentage; Python refuses to read a number of so many digits.
+_PERCENTAGE = re.compile(r"0*(?P<without_zeros>[0-9]{1,9}%)", re.ASCII)
 _GROUPS = {"Node": "", "Pod": "", "PodDisruptionBudget": "policy"}
 _TAINT_FORM = "a taint is written {{key: maintenance, value: now, effect: NoExecute}}, with an effect of {}".format(
     ", ".join(EFFECTS)
@@ -223,9 +227,10 @@ def _amount(value: object, path: str) -> int | str | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isascii() and value[:-1].isdigit():
-        return value
-    raise ValueError(f"{path} is {value!r}, neither a number of pods nor a percentage")
+    percentage = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
+    if percentage is not None:
+        return percentage["without_zeros"]
+    raise ValueError(f"{path} is {one_line(repr(value))}, neither a number of pods nor a percentage")
 
 
 def _selector(value: object) -> LabelSelector | None:
