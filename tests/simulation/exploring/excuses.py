@@ -66,6 +66,7 @@ class Disturbances:
     ``steady``: nothing takes the Lease from a leader that runs. ``watched``: no watch of nodes has a gap while its
     process runs. ``behind_seconds``, ``pods_behind_seconds``: how far a watch of nodes, or of pods, lags at most.
     ``late_seconds``: how long a request travels at most. ``sees_all``: no process is ever blind, or slow to see.
+    ``behind_from``: from when on one of the API servers is behind.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -90,6 +91,8 @@ class Disturbances:
             for action in actions
         )
         self._starts_seconds = self._settings.call_timeout_seconds + _GIVEN_UP_SECONDS if lists_hang else 0.0
+        behind = (step.at for step in self._steps if _puts_a_server_back(step.action))
+        self.behind_from = min(behind, default=math.inf)
         self._unjudged = holds_back(scenario)
 
     def excuse(self, at: float, pod: str, node: str) -> Excuse:
@@ -147,6 +150,10 @@ class Disturbances:
         longest = min(self._settings.call_timeout_seconds, slow.delay_seconds + slow.back_seconds)
         lasts = math.inf if action.for_seconds is None else action.for_seconds
         return at + lasts + picked.times * (longest + self._settings.retry.first_seconds)
+
+
+def _puts_a_server_back(action: do.Action) -> bool:
+    return isinstance(action, do.StepServerClock) and action.seconds < 0
 
 
 def _late_seconds(action: do.Action, pod: str, node: str) -> float:

@@ -298,6 +298,9 @@ class ExplorationOracle:
         if latest == NEVER:
             return
         latest = max(latest, pod.edited_at, there.resumed_at, -NEVER if watched else there.written_at)
+        if not watched and watched_from >= self._disturbances.behind_from:
+            # It goes by the lowest clock, and dates may be ahead of that: what it finds begins when it finds it.
+            latest += watched_from - min(there.taints.values())
         over_at, late_seconds = self._disturbances.excuse(trace.at, self.truth.names[trace.uid], node)
         latest += self.order.longest_wait(trace.uid)
         allowed = max(latest + late_seconds, min(over_at, self.peace_at + self._recovery))
