@@ -59,6 +59,8 @@ MOMENTS = (
     SecondOfScenario("hold-for-a-span", 20),
     SecondOfScenario("hold-that-cannot-be-read", 20),
     SecondOfScenario("hold-for-a-default-tolerance", 20),
+    SecondOfScenario("ceiling-shortens-the-seconds-of-a-toleration", 20),
+    SecondOfScenario("ceiling-shortens-the-seconds-of-a-toleration", 100),
     SecondOfScenario("hold-while-the-node-shuts-down-gracefully", 30),
     SecondOfScenario("lifecycle-silent-node-loses-its-pods", 120),
     SecondOfScenario("outage-goes-on-after-minutes-without-its-taint", 200),

@@ -271,6 +271,22 @@ def test_missing_rules_of_the_policy_are_mentioned() -> None:
     assert "The rules of the policy are missing." in scenario_of(record)["about"]
 
 
+def test_tolerations_that_a_rule_shortened_are_as_short_in_the_scenario() -> None:
+    """The journal has the seconds of pods, and of rules only what they shortened."""
+    ceiling = {"ceiling_rule": "drains", "ceiling_seconds": 30}
+    record = recorded(
+        {**head(), "rules": 1},
+        node(0),
+        node(10, "n1", TAINT),
+        pod(10, "web", tolerations=[{"key": "k", "operator": "Exists", "tolerationSeconds": 300}, {"key": "other"}]),
+        about(10, "scheduled", "web", taint="k=v:NoExecute", due=EPOCH + 40, **ceiling),
+        pod(20, "web", tolerations=[{"key": "k", "operator": "Exists", "tolerationSeconds": 200}, {"key": "other"}]),
+        about(40.1, "evicted", "web", taint="k=v:NoExecute", due=EPOCH + 40, late_seconds=0.1, **ceiling),
+    )
+    assert "Tolerations that a rule shortened are as short here." in scenario_of(record)["about"]
+    assert evictions(played(record)) == {"shop/web": 40.0}
+
+
 def test_a_log_of_a_storm_says_that_pods_are_missing() -> None:
     """Only the first pods of a storm have lines of their own."""
     storm = {"t": EPOCH + 11, "what": "storm", "node": "node-1", "evicted": 40, "refused": 0}

@@ -8,7 +8,7 @@ import pytest
 from tests.planning.shop import JsonObject, inventory_of, node, planned, pod, run, tolerates
 
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction_ctl.planning.adoption import add_adoption
 from taint_eviction_ctl.planning.changes import Changes, read_taint
 from taint_eviction_ctl.planning.holding import add_holders
@@ -36,6 +36,16 @@ def adopted(plan: Plan) -> dict[str, bool | None]:
 def test_a_countdown_is_taken_over_if_it_is_long_enough(seconds: int | None, expected: bool | None) -> None:
     """Neither controller evicts a pod that tolerates the taint indefinitely."""
     assert adopted(taken_over(pod("web", "node-1", tolerates(seconds)))) == {"web": expected}
+
+
+def test_a_ceiling_makes_no_countdown_too_short_to_be_taken_over() -> None:
+    """The built-in controller counts by the pod's own seconds."""
+    rule = PolicyRule("leave", taint_keys=("maintenance",), max_toleration_seconds=5)
+    inventory = inventory_of(node("node-1"), pod("web", "node-1", tolerates(300)))
+    plan = planned(inventory, Changes((read_taint(TAINT),)), rule)
+    add_adoption(plan, 10.0)
+    assert [each.leaves_at for each in plan.leaving] == [plan.now.at + 5.0]
+    assert adopted(plan) == {"web": True}
 
 
 def test_the_built_in_controller_evicts_pods_that_do_not_tolerate_the_taint() -> None:

@@ -24,6 +24,7 @@ from taint_eviction.core.policy import EvictionMode, PolicyRule
 from taint_eviction_ctl.cli.plan_views import _why
 from taint_eviction_ctl.picture.of_plan import picture_of_plan
 from taint_eviction_ctl.planning.changes import Changes
+from taint_eviction_ctl.planning.document import plan_document
 from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.plan import Plan
 from taint_eviction_ctl.planning.wording import notes, summary, why
@@ -189,6 +190,25 @@ def test_no_plan_promises_which_of_several_due_pods_goes() -> None:
     said = "of several pods that are due together, a budget may allow other ones than shown here"
     assert said in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),)))
     assert said not in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=3),)))
+
+
+# A ceiling
+
+
+def test_a_ceiling_makes_pods_leave_sooner_and_is_named() -> None:
+    """Pods that tolerate the taint indefinitely stay; the reason and the document name the rule."""
+    other = node("node-1", "other=v:NoExecute")
+    pods = (web("ever", tolerates(None, "other")), web("long", tolerates(300, "other")))
+    short = web("short", tolerates(20, "other"))
+    rule = PolicyRule("leave", taint_keys=("other",), max_toleration_seconds=60)
+    plan = planned(inventory_of(other, *pods, short), None, rule)
+    leaves = {pod.ref.key.name: (pod.leaves_at or 0.0) - NOON for pod in plan.leaving}
+    assert leaves == {"short": 20.0, "long": 60.0}
+    why_long = "other=v:NoExecute is tolerated by [other:NoExecute for 300 s], but rule leave allows at most 60 s"
+    assert [why(pod.forecast) for pod in plan.leaving][1] == why_long
+    verdicts = {pod["name"]: pod["verdicts"][0] for pod in plan_document(plan)["pods"]}
+    assert verdicts["long"]["ceiling"] == {"rule": "leave", "seconds": 60}
+    assert verdicts["short"]["ceiling"] is verdicts["ever"]["ceiling"] is None
 
 
 # The command

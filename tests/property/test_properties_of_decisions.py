@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.property.strategies import KEYS, VALUES, any_tolerations, toleration_lists
 from tests.unit.builders import pod, seen, since
 
-from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, SeenTaint, Stay, StayReason, decide
+from taint_eviction.core.decision import Ceiling, Decision, DecisionPolicy, Evict, SeenTaint, Stay, StayReason, decide
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS
 from taint_eviction.core.matching import matches
 from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, Taint, Toleration
@@ -47,6 +47,27 @@ def test_the_deadline_follows_its_definition(
         if seconds is not None and seconds != MARK_SECONDS:
             deadlines.append(max(one.since.start_at, bound_at) + min(max(seconds, 0), FAR_FUTURE_SECONDS))
     assert leaves_at(tolerations, taints, bound_at) == min(deadlines)
+
+
+ceilings = st.dictionaries(
+    st.sampled_from(KEYS), st.builds(Ceiling, st.just("rule"), st.integers(0, 500) | st.just(2**63))
+)
+
+
+@given(toleration_lists, taint_lists, instants, ceilings)
+def test_a_ceiling_is_the_least_of_both_for_finite_seconds_alone(
+    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float, most: dict[str, Ceiling]
+) -> None:
+    """Verdict by verdict: one without an end keeps none, any other ends by the ceiling, and never after its own end."""
+    own = decided(tolerations, taints, bound_at).verdicts
+    shortened = decide(pod(*tolerations), since(bound_at), taints, DecisionPolicy(), most.get).verdicts
+    for before, after in zip(own, shortened, strict=True):
+        assert (after.taint, after.toleration, after.start_at) == (before.taint, before.toleration, before.start_at)
+        ceiling = most.get(after.taint.key)
+        if before.fire_at is None or ceiling is None or before.fire_at <= before.start_at + ceiling.seconds:
+            assert (after.fire_at, after.ceiling) == (before.fire_at, None)
+        else:
+            assert (after.fire_at, after.ceiling) == (before.start_at + ceiling.seconds, ceiling)
 
 
 @given(toleration_lists, taint_lists, instants, st.randoms(use_true_random=False))

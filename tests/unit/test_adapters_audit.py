@@ -93,6 +93,20 @@ def test_an_eviction_names_pod_taints_tolerations_and_how_late_it_was() -> None:
     }
 
 
+def test_a_rule_that_shortens_a_toleration_is_named_beside_its_taint() -> None:
+    """Only there: what no rule shortens has no such fields."""
+    ceiling = PolicyRule("soon", taint_keys=("k2",), max_toleration_seconds=10)
+    on = Stage(eviction=EvictionPolicy(rules=(ceiling,)))
+    on.sees(node(taint(), taint("k2")), pod(tolerates(60), tolerates(30, "k2")))
+    shortened, other = audited(on.at(10).take_eviction(), Done(), 10.0)["taints"]
+    assert (shortened["toleration"], shortened["ceiling_rule"], shortened["ceiling_seconds"]) == (
+        "k2 for 30 s",
+        "soon",
+        10,
+    )
+    assert not {"ceiling_rule", "ceiling_seconds"} & other.keys()
+
+
 def test_the_deadline_is_that_of_the_taint_whose_rule_evicts() -> None:
     """A rule pauses the earlier taint, which comes second: the eviction is not late since that taint's deadline."""
     paused = PolicyRule("not yet", taint_keys=("k1",), pause=True)

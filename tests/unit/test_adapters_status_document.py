@@ -115,6 +115,7 @@ def test_a_pod_that_waits_has_a_row_with_taint_toleration_and_deadline() -> None
         "node": "n1",
         "taint": "k1=v:NoExecute",
         "toleration": "k1 for 30 s",
+        "ceiling": None,
         "adoption": None,
         "deadline": format_rfc3339(EPOCH + 30),
         "dueInSeconds": 19.75,
@@ -299,6 +300,7 @@ def test_the_policy_is_summarized() -> None:
                 "mode": "delete",
                 "limit": {"atOnce": 1},
                 "paused": True,
+                "maxTolerationSeconds": None,
             }
         ],
     }

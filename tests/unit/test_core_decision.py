@@ -6,6 +6,7 @@ import pytest
 from tests.unit.builders import epoch, moment, pod, seen, since, taint, tolerates
 
 from taint_eviction.core.decision import (
+    Ceiling,
     Decision,
     DecisionPolicy,
     Evict,
@@ -62,6 +63,57 @@ def test_absurd_seconds_are_clamped_to_a_far_future(seconds: int) -> None:
     at = fire_at(pod(tolerates(seconds)), seen(taint(), 7))
     assert at == pytest.approx(7 + min(seconds, FAR_FUTURE_SECONDS))
     assert datetime.fromtimestamp(0, UTC) + timedelta(seconds=at) > datetime(2060, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "expected"),
+    [
+        (300, 60, 67),
+        (60, 60, 67),
+        (30, 60, 37),
+        (300, 0, 7),
+        (-5, 60, 7),
+        (2**63 - 2, 60, 67),
+        (300, 2**63 - 1, 307),
+        (None, 0, None),
+        (2**63 - 1, 0, None),
+    ],
+)
+def test_a_ceiling_shortens_finite_seconds_alone(seconds: int | None, most: int, expected: float | None) -> None:
+    """The verdict keeps the pod's own toleration, and names the rule only where that made the deadline earlier."""
+    decision = decide(
+        pod(tolerates(seconds)), since(0.0), [seen(taint(), 7)], DecisionPolicy(), lambda _: Ceiling("lost", most)
+    )
+    (verdict,) = decision.verdicts
+    assert (verdict.fire_at, verdict.toleration) == (expected, tolerates(seconds))
+    shortened = seconds not in (None, 2**63 - 1) and max(seconds or 0, 0) > most
+    assert verdict.ceiling == (Ceiling("lost", most) if shortened else None)
+
+
+def test_each_taint_has_a_ceiling_of_its_own() -> None:
+    """What shortens the toleration of one taint has nothing to do with another."""
+    which = pod(tolerates(300), tolerates(300, "k2"))
+    decision = decide(
+        which,
+        since(0.0),
+        [seen(taint(), 0), seen(taint("k2"), 0)],
+        DecisionPolicy(),
+        {"k1": None, "k2": Ceiling("two", 20)}.get,
+    )
+    assert [(each.fire_at, each.ceiling) for each in decision.verdicts] == [(300, None), (20, Ceiling("two", 20))]
+
+
+def test_a_later_toleration_that_the_ceiling_makes_equal_is_not_named() -> None:
+    """It would not have decided otherwise."""
+    which = pod(tolerates(300), tolerates(600))
+    decision = decide(which, since(0.0), [seen(taint(), 0)], DecisionPolicy(), lambda _: Ceiling("lost", 60))
+    assert decision.verdicts[0].overruled is None
+
+
+def test_a_pod_that_does_not_tolerate_a_taint_has_no_ceiling() -> None:
+    """Nothing is shortened."""
+    decision = decide(pod(), since(0.0), [seen(taint(), 7)], DecisionPolicy(), lambda _: Ceiling("lost", 60))
+    assert (decision.verdicts[0].fire_at, decision.verdicts[0].ceiling) == (7, None)
 
 
 def test_max_int64_seconds_mean_indefinitely() -> None:

@@ -1,12 +1,14 @@
 """How pods are evicted: modes, limits and rules, and the problems that they may have."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.unit.builders import pod, seen, since, taint, tolerates
 
-from taint_eviction.core.decision import DecisionPolicy, Evict, decide
+from taint_eviction.core.decision import Ceiling, DecisionPolicy, Evict, decide
 from taint_eviction.core.label_selectors import parse_selector
+from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction.core.policy import (
     UNLIMITED,
     EvictionMode,
@@ -68,6 +70,20 @@ def test_the_first_rule_that_matches_counts() -> None:
     policy = EvictionPolicy(rules=(first, second))
     assert policy.handling("k1", "shop", {}) == Handling(first, EvictionMode.EVICT, 300.0)
     assert EvictionPolicy(rules=(second, first)).handling("k1", "shop", {}).rule is second
+
+
+def test_the_ceiling_is_that_of_the_first_rule_that_matches() -> None:
+    """A rule before it without a ceiling keeps it away; whether the node is out of service changes nothing."""
+    first = PolicyRule("first", ("k1",), ("bank",))
+    second = PolicyRule("second", ("k1", OUT_OF_SERVICE), max_toleration_seconds=60)
+    third = PolicyRule("third", ("*",), max_toleration_seconds=5)
+    policy = EvictionPolicy(rules=(first, second, third))
+    for each in (policy, replace(policy, out_of_service=True)):
+        assert each.ceiling("k1", "bank", {}) is None
+        assert each.ceiling("k1", "shop", {}) == Ceiling("second", 60)
+        assert each.ceiling(OUT_OF_SERVICE, "shop", {}) == Ceiling("second", 60)
+        assert each.ceiling("k2", "shop", {}) == Ceiling("third", 5)
+    assert EvictionPolicy().ceiling("k1", "shop", {}) is None
 
 
 def test_a_rule_inherits_what_it_does_not_set() -> None:

@@ -44,6 +44,7 @@ def test_a_rule_has_all_that_is_written() -> None:
         "    evictTimeout: 10m",
         "    limits: {evictionsPerSecond: 0.5, burst: 1, concurrency: 2}",
         "    pause: true",
+        "    maxTolerationSeconds: 60",
     )
     assert rule == PolicyRule(
         name="databases",
@@ -58,6 +59,7 @@ def test_a_rule_has_all_that_is_written() -> None:
         evict_timeout_seconds=600.0,
         limit=Limit(0.5, 1, 2),
         pause=True,
+        max_toleration_seconds=60,
     )
 
 
@@ -65,6 +67,13 @@ def test_a_rule_needs_no_more_than_a_name() -> None:
     """It then matches everything, and leaves everything as it is for all pods."""
     assert rules("  - name: a") == (PolicyRule("a"),)
     assert rules("  - {name: a, match: {}, limits: {}}") == (PolicyRule("a"),)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("0", 0), ("300", 300), (str(2**63), 2**63)])
+def test_a_ceiling_may_be_any_whole_number_from_0_on(written: str, seconds: int) -> None:
+    """0 means at once, as tolerationSeconds do; one that is longer than every toleration shortens none."""
+    (rule,) = rules(f"  - {{name: a, match: {{taintKeys: ['*']}}, maxTolerationSeconds: {written}}}")
+    assert rule.max_toleration_seconds == seconds
 
 
 def test_a_selector_may_be_text() -> None:
@@ -151,7 +160,11 @@ rules:
         ("rules:", "rule:", "3: unknown key 'rule' in a policy; did you mean 'rules'?"),
         ("rules:", "rule:", "1: a policy lacks 'rules'"),
         (f"rules:\n{DATABASES}", "rules: {}", "3: rules must be a list, not a mapping"),
-        (DATABASES, "  - databases", "4: a rule must be a mapping of evictTimeout, limits, match, "),
+        (
+            DATABASES,
+            "  - databases",
+            "4: a rule must be a mapping of evictTimeout, limits, match, maxTolerationSeconds, ",
+        ),
     ],
 )
 def test_what_frames_the_rules_is_checked(old: str, new: str, said: str) -> None:
@@ -188,6 +201,23 @@ def test_what_frames_the_rules_is_checked(old: str, new: str, said: str) -> None
         ("limits: {evictionsPerSecond: true}", "evictionsPerSecond must be a number of more than 0, not true"),
         ("limits: {evictionsPerSecond: 1, burst: 1.5}", "burst must be a whole number of at least 1, not the number 1"),
         ("limits: {concurrency: 0}", "concurrency must be a whole number of at least 1, not the number 0"),
+        (
+            "maxTolerationSeconds: 60",
+            "maxTolerationSeconds shortens tolerations of the taints that the rule names: give its match taintKeys",
+        ),
+        (
+            "maxTolerationSeconds: 60, match: {namespaces: [shop]}",
+            "maxTolerationSeconds shortens tolerations of the taints that the rule names: give its match taintKeys",
+        ),
+        ("match: {taintKeys: [a]}, maxTolerationSeconds: -1", "maxTolerationSeconds must be a whole number of at leas"),
+        ("match: {taintKeys: [a]}, maxTolerationSeconds: 1.5", "maxTolerationSeconds must be a whole number of at lea"),
+        ("match: {taintKeys: [a]}, maxTolerationSeconds: 5m", "maxTolerationSeconds must be a whole number of at leas"),
+        ("match: {taintKeys: [a]}, maxTolerationSeconds: '60'", "maxTolerationSeconds must be a whole number of at le"),
+        ("match: {taintKeys: [a]}, maxTolerationSeconds: true", "maxTolerationSeconds must be a whole number of at le"),
+        (
+            "match: {taintKeys: [a]}, maxTolerationSeconds:",
+            "maxTolerationSeconds must be a whole number of at least 0,",
+        ),
         ("pause: 'yes'", "pause must be true or false, not 'yes'"),
         ("match: [a]", "match must be a mapping of namespaces, podSelector, taintKeys, not a list"),
         ("match: ", "match must be a mapping of namespaces, podSelector, taintKeys, not nothing"),

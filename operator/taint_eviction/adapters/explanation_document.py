@@ -90,6 +90,7 @@ def _verdict(verdict: TaintVerdict, now: Moment) -> JsonObject:
         "toleration": verdict.toleration and str(verdict.toleration),
         "overruled": verdict.overruled and str(verdict.overruled),
         "byDefault": verdict.by_default,
+        "ceiling": verdict.ceiling and verdict.ceiling._asdict(),
         "since": time_text(verdict.start_at, now),
         "sinceBy": verdict.start_source.value,
         "until": None if verdict.fire_at is None else time_text(verdict.fire_at, now),

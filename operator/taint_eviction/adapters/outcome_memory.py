@@ -87,6 +87,7 @@ class RememberedOutcome(NamedTuple):
             "taint": str(why.taint),
             "toleration": why.toleration and str(why.toleration),
             "byDefault": why.by_default,
+            "ceiling": why.ceiling and why.ceiling._asdict(),
             "since": format_micro_time(now.epoch_of(why.start_at)),
             "sinceBy": why.start_source.value,
             "deadline": format_micro_time(now.epoch_of(self.due_at)),

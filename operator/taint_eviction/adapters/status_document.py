@@ -7,7 +7,7 @@ None means that there is no value. This module does not serve HTTP (``probe_serv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
@@ -16,7 +16,7 @@ from taint_eviction.core.adoption import builtin_seconds, has_countdown, may_be_
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.breaker_table import MAX_NAMES, ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
-from taint_eviction.core.decision import Evict
+from taint_eviction.core.decision import Ceiling, Evict
 from taint_eviction.core.events import Block
 from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.instants import Moment
@@ -176,6 +176,7 @@ def _rule(rule: PolicyRule) -> JsonObject:
         "mode": rule.mode and rule.mode.value,
         "limit": _limit(rule.limit),
         "paused": rule.pause,
+        "maxTolerationSeconds": rule.max_toleration_seconds,
     }
 
 
@@ -354,10 +355,17 @@ def status_row(pending: Pending, status: Status, process: ProcessState, now: Mom
         "node": pod.node_name,
         "taint": str(deciding.taint),
         "toleration": deciding.toleration and str(deciding.toleration),
+        "ceiling": deciding.ceiling and deciding.ceiling._asdict(),
         "adoption": whose(pod, status, process),
         **deadline(pending.decision, now),
         **eviction(pending, status, process, now),
     }
+
+
+def ceiling_in(document: Mapping[str, Any]) -> Ceiling | None:
+    """Read the rule that shortens a toleration, None if none does; a controller of another version may not say it."""
+    found = document.get("ceiling")
+    return None if found is None else Ceiling(found["rule"], found["seconds"])
 
 
 def deadline(decision: Evict, now: Moment) -> JsonObject:

@@ -6,7 +6,7 @@ Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/t
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -63,6 +63,13 @@ class SeenTaint(NamedTuple):
     since: Sighting
 
 
+class Ceiling(NamedTuple):
+    """The most seconds for which a rule of the policy lets pods tolerate a taint; ``rule`` is its name."""
+
+    rule: str
+    seconds: int
+
+
 @dataclass(frozen=True, slots=True)
 class TaintVerdict:
     """What one taint means for one pod.
@@ -73,7 +80,7 @@ class TaintVerdict:
     None for never. ``by_default``: the pod has no such toleration; the policy adds it to pods that lack one.
     ``left_to_kubelet``: it would expire, but the kubelet shuts the node down and ends the pod. ``held_seconds``: how
     much longer the pod's owner holds it (taint-eviction/hold), infinite: indefinitely. ``came_later``: the pod was
-    surely bound to the node after the taint began.
+    surely bound to the node after the taint began. ``ceiling``: what shortens the toleration, None: nothing does.
     """
 
     taint: Taint
@@ -86,6 +93,7 @@ class TaintVerdict:
     left_to_kubelet: bool = False
     held_seconds: float = 0.0
     came_later: bool = False
+    ceiling: Ceiling | None = None
 
     @property
     def due_at(self) -> float | None:
@@ -127,11 +135,17 @@ class Evict:
 Decision = Stay | Evict
 
 
+def no_ceiling(_taint_key: str) -> Ceiling | None:
+    """Return that nothing shortens a toleration."""
+    return None
+
+
 def decide(
     pod: Pod,
     bound: Sighting | None,
     taints: Sequence[SeenTaint] | None,
     policy: DecisionPolicy,
+    ceiling_of: Callable[[str], Ceiling | None] = no_ceiling,
     *,
     shutting_down: bool = False,
     out_of_service: bool = False,
@@ -140,6 +154,7 @@ def decide(
 
     ``bound`` is None only for pods without a node; ``taints`` is None if the node is not known. The earliest instant at
     which the pod stops tolerating any taint decides; without a matching toleration that is the start of the taint.
+    ``ceiling_of`` returns for the key of a taint what shortens the pod's toleration of it.
     ``shutting_down``: the node's kubelet says that it shuts the node down gracefully. ``out_of_service``: somebody says
     that the machine is off, and the node is not ready; no owner holds a pod against that taint.
     """
@@ -152,7 +167,7 @@ def decide(
         return Stay(StayReason.NODE_UNKNOWN)
     if not taints:
         return Stay(StayReason.NODE_CLEAN)
-    verdicts = tuple([judge(pod.tolerations, seen, bound, policy) for seen in taints])
+    verdicts = tuple([judge(pod.tolerations, seen, bound, policy, ceiling_of(seen.taint.key)) for seen in taints])
     if shutting_down and policy.wait_for_shutdown:
         verdicts = tuple(map(_left_to_kubelet, verdicts))
     if held_seconds := min(pod.hold_seconds or 0.0, policy.max_hold_seconds):
@@ -190,16 +205,27 @@ def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:
     return None
 
 
-def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, policy: DecisionPolicy) -> TaintVerdict:
+def judge(
+    tolerations: Sequence[Toleration],
+    seen: SeenTaint,
+    bound: Sighting,
+    policy: DecisionPolicy,
+    ceiling: Ceiling | None = None,
+) -> TaintVerdict:
     """Return what one taint means for a pod with these tolerations that has been on the node since ``bound``."""
+
+    def spans(toleration: Toleration) -> float | None:
+        own = _spans(toleration)
+        return own if own is None or ceiling is None else min(own, float(ceiling.seconds))
+
     found = matching(tolerations, seen.taint)
     first = next(found, None)
-    overruled = None if first is None else next((other for other in found if _spans(other) != _spans(first)), None)
+    overruled = None if first is None else next((other for other in found if spans(other) != spans(first)), None)
     by_default = first is None and seen.taint.key in policy.default_seconds
     if by_default:
         first = Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, policy.default_seconds[seen.taint.key])
     start = bound if bound.start_at > seen.since.start_at else seen.since
-    span = 0.0 if first is None else _spans(first)
+    span = 0.0 if first is None else spans(first)
     fire_at = None if span is None else start.start_at + span
     return TaintVerdict(
         seen.taint,
@@ -210,6 +236,7 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
         fire_at,
         by_default,
         came_later=_came_later(bound, seen.since),
+        ceiling=None if first is None or span == _spans(first) else ceiling,
     )
 
 

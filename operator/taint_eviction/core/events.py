@@ -111,13 +111,18 @@ def pod_named(ref: PodRef, node_name: str) -> Fields:
 
 
 def taint_named(verdict: TaintVerdict) -> Fields:
-    """Return the fields that name a taint and the toleration that counts for it, None if no toleration matches."""
-    return {"taint": str(verdict.taint), "toleration": None if verdict.toleration is None else str(verdict.toleration)}
+    """Return the fields that name a taint, the toleration that counts for it, None if no toleration matches, and the
+    rule that shortens it, if one does.
+    """
+    ceiling = verdict.ceiling
+    most = {} if ceiling is None else {"ceiling_rule": ceiling.rule, "ceiling_seconds": ceiling.seconds}
+    toleration = None if verdict.toleration is None else str(verdict.toleration)
+    return {"taint": str(verdict.taint), "toleration": toleration, **most}
 
 
 def tolerance(verdict: TaintVerdict) -> str:
     """Return the clause on a taint: whether it is tolerated, and by which toleration."""
-    return f"taint {tolerated(verdict.taint, verdict.toleration, verdict.by_default)}"
+    return f"taint {tolerated(verdict.taint, verdict.toleration, verdict.by_default, verdict.ceiling)}"
 
 
 @dataclass(frozen=True, slots=True)

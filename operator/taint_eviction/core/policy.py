@@ -1,7 +1,7 @@
 """How pods are evicted after the decision to evict them: by which call, how fast, and which evictions are held.
 The first rule that matches a pod and its effective taint counts. The policy's general settings apply to what the rule
 leaves open, and to pods that no rule matches. This module does not decide whether and when a pod is evicted
-(``decision``).
+(``decision``); but a rule may set a ceiling on the seconds for which its pods tolerate its taints.
 
 Each due taint has a rule of the policy (or none), and that rule counts as a whole. The *effective* taint is the due one
 whose rule allows the eviction soonest. So a rule that pauses one taint does not protect the pod from another. The
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from taint_eviction.core.decision import Evict, TaintVerdict
+from taint_eviction.core.decision import Ceiling, Evict, TaintVerdict
 from taint_eviction.core.label_selectors import LabelSelector, chooses
 from taint_eviction.core.objects import OUT_OF_SERVICE, Node, Pod
 from taint_eviction.core.tiers import Order, Tier, tier_of
@@ -80,6 +80,7 @@ class PolicyRule:
     applies. ``taint_keys`` and ``namespaces`` are names, or prefixes followed by ``*``. ``limit`` is shared by all pods
     of the rule, and applies in addition to the general limits. ``pause``: none of its pods is evicted. ``order``:
     whether its pods wait for earlier tiers; ``tier``: that of its pods, None: the one that they have by themselves.
+    ``max_toleration_seconds``: finite seconds of a toleration count as no more than this.
     """
 
     name: str
@@ -92,6 +93,7 @@ class PolicyRule:
     pause: bool = False
     order: Order | None = None
     tier: Tier | None = None
+    max_toleration_seconds: int | None = None
 
     def matches(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether the rule matches a pod that is evicted because of a taint with this key."""
@@ -188,6 +190,15 @@ class EvictionPolicy:
             return Handling(None, self.mode, self.evict_timeout_seconds, order=self.order)
         timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds
         return Handling(rule, rule.mode or self.mode, timeout, order=rule.order or self.order)
+
+    def ceiling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Ceiling | None:
+        """Return the ceiling on the seconds for which a pod tolerates a taint with this key, None if there is none: it
+        is that of the first rule that matches, whether the pod's node is out of service or not.
+        """
+        rule = next((rule for rule in self.rules if rule.matches(taint_key, namespace, labels)), None)
+        if rule is None or rule.max_toleration_seconds is None:
+            return None
+        return Ceiling(rule.name, rule.max_toleration_seconds)
 
     @property
     def orders(self) -> bool:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from taint_eviction.core.breaker import Breaker
-from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
+from taint_eviction.core.decision import Ceiling, Decision, DecisionPolicy, Evict, Stay, StayReason, decide
 from taint_eviction.core.events import Cancelled, Event, Evicted, EvictionLoop, Scheduled
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
@@ -76,7 +76,7 @@ class Reconciler:
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Return when and why a pod is to be evicted, or why it stays, from what is known now. Changes nothing."""
         known = self._nodes.known.get(record.node_name)
-        decision = decide_on(record.pod, record.bound, known, self._policy)
+        decision = decide_on(record.pod, record.bound, known, self._policy, self.eviction_policy)
         return self.by_effective_taint(record, decision, now) if isinstance(decision, Evict) else decision
 
     def by_effective_taint(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
@@ -292,12 +292,20 @@ class Reconciler:
         return effects
 
 
-def decide_on(pod: Pod, bound: Sighting | None, known: KnownNode | None, policy: DecisionPolicy) -> Decision:
+def decide_on(
+    pod: Pod, bound: Sighting | None, known: KnownNode | None, policy: DecisionPolicy, eviction: EvictionPolicy
+) -> Decision:
     """Decide on a pod that has been bound to this node since ``bound``; None: the node is not known."""
     if known is None:
         return decide(pod, bound, None, policy)
+
+    def ceiling_of(taint_key: str) -> Ceiling | None:
+        return eviction.ceiling(taint_key, pod.ref.key.namespace, pod.labels)
+
     shutting_down, out_of_service = known.shutting_down, known.live_node.is_out_of_service
-    return decide(pod, bound, known.taints, policy, shutting_down=shutting_down, out_of_service=out_of_service)
+    return decide(
+        pod, bound, known.taints, policy, ceiling_of, shutting_down=shutting_down, out_of_service=out_of_service
+    )
 
 
 def _stay_reported(record: PodRecord, decision: Decision, due: bool, now: Moment) -> None:

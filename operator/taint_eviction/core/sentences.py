@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from taint_eviction.core.control_state import Latch, Pause
+from taint_eviction.core.decision import Ceiling
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
 
@@ -23,14 +24,17 @@ _SEEN = {
 }
 
 
-def tolerated(taint: object, toleration: object | None, by_default: bool = False) -> str:
-    """Return a sentence on whether a taint is tolerated, and by which toleration.
+def tolerated(
+    taint: object, toleration: object | None, by_default: bool = False, ceiling: Ceiling | None = None
+) -> str:
+    """Return a sentence on whether a taint is tolerated, by which toleration, and which rule shortens that.
     ``by_default``: the pod itself has no such toleration. Taint and toleration may be values or texts. A toleration
     that is None or "" means that the taint is not tolerated.
     """
     if not toleration:
         return f"{taint} is not tolerated"
-    return f"{taint} is tolerated {'by default ' if by_default else ''}by [{toleration}]"
+    most = "" if ceiling is None else f", but rule {ceiling.rule} allows at most {ceiling.seconds} s"
+    return f"{taint} is tolerated {'by default ' if by_default else ''}by [{toleration}]{most}"
 
 
 def began(instant: str, source: str) -> str:

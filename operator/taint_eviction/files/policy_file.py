@@ -25,12 +25,12 @@ from taint_eviction.files.marked_yaml import Malformed, Marked, Reading, describ
 API_VERSION, KIND = "taint-eviction/v1", "EvictionPolicy"
 
 TOP = ("apiVersion", "kind", "rules")
-RULE = ("name", "match", "mode", "evictTimeout", "limits", "pause", "order", "tier")
+RULE = ("name", "match", "maxTolerationSeconds", "mode", "evictTimeout", "limits", "pause", "order", "tier")
 MATCH = ("taintKeys", "namespaces", "podSelector")
 LIMITS = ("evictionsPerSecond", "burst", "concurrency")
 _SELECTOR = ("matchLabels", "matchExpressions")
 _EXPRESSION = ("key", "operator", "values")
-_TIMEOUT = "evictTimeout"
+_TIMEOUT, _CEILING = "evictTimeout", "maxTolerationSeconds"
 
 # Each pod is matched against one rule after the other.
 _MAX_RULES = 1000
@@ -113,8 +113,10 @@ class PolicyReading(Reading):
             namespaces=self._patterns(match.get("namespaces"), "namespaces", _NAMESPACES, "a namespace's name"),
             pod_selector=self._selector(match.get("podSelector"), "podSelector"),
         )
+        of_all_taints = False
         if len(self.problems) == so_far:
             self._matching.append((rule, at.line))
+            of_all_taints = not rule.taint_keys
         return replace(
             rule,
             mode=self._mode(fields["mode"]) if "mode" in fields else None,
@@ -123,7 +125,14 @@ class PolicyReading(Reading):
             pause=self.boolean(fields["pause"], "pause") if "pause" in fields else False,
             order=self._order(fields["order"]) if "order" in fields else None,
             tier=self._tier(fields["tier"]) if "tier" in fields else None,
+            max_toleration_seconds=self._ceiling(fields[_CEILING], of_all_taints) if _CEILING in fields else None,
         )
+
+    def _ceiling(self, at: Marked, of_all_taints: bool) -> int:
+        if of_all_taints:
+            what = f"{_CEILING} shortens tolerations of the taints that the rule names: give its match taintKeys"
+            self.problem(at.line, what)
+        return self.whole_number(at, _CEILING, 0)
 
     def _name(self, at: Marked) -> str:
         name = self.text(at, "name")

@@ -43,6 +43,7 @@ class DifferenceReason(Enum):
     SLOW = "it was slow"
     GAVE_UP = "it set its condition and did not delete the pod, as after five refused tries"
     FORGOTTEN = "it did nothing to the pod"
+    CEILING = "it does not know the rule of the policy that shortens the toleration"
     EARLIER = "it read or counted something else than this controller"
     GUARD = "the eviction was held back here"
     READING = "the pod stays, as it is read here"
@@ -111,8 +112,10 @@ def lateness_reason(decision: Evict, seconds: float, at: float, earlier_deadline
     """Return why the built-in controller evicted ``seconds`` later than this one."""
     if any(is_same(at, deadline) for deadline in earlier_deadlines):
         return DifferenceReason.OLD_DEADLINE
-    toleration = decision.deciding.toleration
+    toleration, ceiling = decision.deciding.toleration, decision.deciding.ceiling
     tolerated_for = 0 if toleration is None else toleration.toleration_seconds or 0
+    if ceiling is not None and is_same(at, decision.deciding.start_at + tolerated_for):
+        return DifferenceReason.CEILING
     return DifferenceReason.BEGUN_ANEW if seconds <= tolerated_for + SAME_SECONDS else DifferenceReason.SLOW
 
 
@@ -134,4 +137,5 @@ def reading(decision: Evict | Stay) -> str:
     if isinstance(decision, Stay):
         return decision.reason.value
     verdict = decision.deciding
-    return f"{tolerated(verdict.taint, verdict.toleration, verdict.by_default)}, since {verdict.start_source.value}"
+    how = tolerated(verdict.taint, verdict.toleration, verdict.by_default, verdict.ceiling)
+    return f"{how}, since {verdict.start_source.value}"

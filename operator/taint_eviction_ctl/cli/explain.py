@@ -9,7 +9,7 @@ import click
 import orjson
 
 from taint_eviction.adapters.credentials import CredentialsError
-from taint_eviction.adapters.status_document import API_VERSION
+from taint_eviction.adapters.status_document import API_VERSION, ceiling_in
 from taint_eviction.cli.visible import json_text, visible
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
@@ -179,7 +179,7 @@ def _taints(document: Document) -> Iterator[Fact]:
     decides = document["leavesBecause"]
     verdicts = sorted(document["verdicts"], key=lambda verdict: bool(verdict["taint"] != decides))
     for number, verdict in enumerate(verdicts):
-        why = tolerated(verdict["taint"], verdict["toleration"], verdict["byDefault"])
+        why = tolerated(verdict["taint"], verdict["toleration"], verdict["byDefault"], ceiling_in(verdict))
         lacks = ": the pod has no such toleration of its own" if verdict["byDefault"] else ""
         yield "and" if number else "because", why + lacks
         if verdict["overruled"]:

@@ -8,7 +8,7 @@ import click
 import orjson
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
-from taint_eviction.adapters.status_document import API_VERSION
+from taint_eviction.adapters.status_document import API_VERSION, ceiling_in
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.objects import NamespacedName
@@ -165,4 +165,4 @@ def _became(each: Mapping[str, Any]) -> str:
 
 
 def _why(each: Mapping[str, Any]) -> str:
-    return f"taint {tolerated(each['taint'], each['toleration'], each['byDefault'])}"
+    return f"taint {tolerated(each['taint'], each['toleration'], each['byDefault'], ceiling_in(each))}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from taint_eviction.adapters.status_document import ceiling_in
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
 from taint_eviction_ctl.cli.control_state import MAX_NAMES, some
@@ -302,7 +303,11 @@ def due_text(seconds: float) -> str:
 
 def _why(pod: Mapping[str, Any]) -> str:
     how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
-    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *_built_in(pod), *keeping(pod)])
+    return "; ".join([_tolerated(pod), *how, *_built_in(pod), *keeping(pod)])
+
+
+def _tolerated(pod: Mapping[str, Any]) -> str:
+    return tolerated(pod["taint"], pod["toleration"], ceiling=ceiling_in(pod))
 
 
 def _cause(pod: Mapping[str, Any]) -> str:
@@ -311,7 +316,7 @@ def _cause(pod: Mapping[str, Any]) -> str:
     hold = [] if pod["hold"] is None else [pod["hold"]["text"]]
     blocked = [] if pod["error"] is None or pod["blockedBy"] is None else [_blocked(pod["blockedBy"])]
     error = [] if pod["error"] is None else [pod["error"]]
-    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *_built_in(pod), *hold, *blocked, *error])
+    return "; ".join([_tolerated(pod), *how, *_built_in(pod), *hold, *blocked, *error])
 
 
 def _built_in(pod: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.adapters.status_document import ceiling_in
 from taint_eviction.core.sentences import tolerated
 from taint_eviction_ctl.picture.scene import Bar, Kind, Mark, Picture, PodRow
 
@@ -32,7 +33,8 @@ def picture_of_outcomes(outcomes: Iterable[Mapping[str, Any]], asked: str) -> Pi
 
 def _row(each: Mapping[str, Any], begin: float) -> PodRow:
     at, since, deadline = (_epoch(each[name]) - begin for name in ("time", "since", "deadline"))
-    outcome, why = str(each["outcome"]), f"taint {tolerated(each['taint'], each['toleration'], each['byDefault'])}"
+    how = tolerated(each["taint"], each["toleration"], each["byDefault"], ceiling_in(each))
+    outcome, why = str(each["outcome"]), f"taint {how}"
     said = each["answer"] if outcome in _OVERDUE and each["answer"] else why
     dry_run = " (dry run)" if each["dryRun"] else ""
     row = PodRow(f"{each['namespace']}/{each['name']}", str(each["node"]), outcome + dry_run, why, str(each["uid"]))

@@ -5,6 +5,7 @@ controller at once, and no guard of this controller holds it.
 """
 
 from taint_eviction.core.adoption import may_be_marked
+from taint_eviction.core.decision import counted_seconds
 from taint_eviction_ctl.planning.plan import Plan
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
 
@@ -44,5 +45,6 @@ def _tolerance_seconds(pod: PlannedPod) -> float | None:
         if verdict.toleration is None or verdict.by_default:
             seconds.append(0.0)
         elif verdict.fire_at is not None:
-            seconds.append(verdict.fire_at - verdict.start_at)
+            # It has no ceiling, either.
+            seconds.append(float(counted_seconds(verdict.toleration.toleration_seconds) or 0))
     return min(seconds, default=None)

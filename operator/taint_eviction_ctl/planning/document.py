@@ -130,6 +130,7 @@ def _verdict(verdict: TaintVerdict, now: Moment) -> dict[str, Any]:
         "toleration": None if verdict.toleration is None else str(verdict.toleration),
         "overruled": None if verdict.overruled is None else str(verdict.overruled),
         "byDefault": verdict.by_default,
+        "ceiling": verdict.ceiling and verdict.ceiling._asdict(),
         "since": format_rfc3339(now.epoch_of(verdict.start_at)),
         "sinceBy": verdict.start_source.value,
         "until": None if verdict.fire_at is None else format_rfc3339(now.epoch_of(verdict.fire_at)),

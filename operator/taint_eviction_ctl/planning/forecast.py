@@ -131,7 +131,7 @@ def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionP
 
 
 def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:
-    decision = decide_on(record.pod, record.bound, nodes.known.get(record.node_name), policy)
+    decision = decide_on(record.pod, record.bound, nodes.known.get(record.node_name), policy, eviction)
     return first_unpaused(decision, record.pod, eviction) if isinstance(decision, Evict) else decision
 
 

@@ -66,7 +66,7 @@ def why(forecast: PodForecast) -> str:
 
 def because(verdict: TaintVerdict) -> str:
     """Return the deciding taint, the toleration that counts, and a later one that differs."""
-    return tolerated(verdict.taint, verdict.toleration, verdict.by_default) + _beside(verdict)
+    return tolerated(verdict.taint, verdict.toleration, verdict.by_default, verdict.ceiling) + _beside(verdict)
 
 
 def _beside(verdict: TaintVerdict) -> str:

@@ -48,6 +48,7 @@ class AuditReading:
             return "the line names no taint"
         about = {name: told.get(name) for name in ("pod", "uid", "node", "deadline", "late_seconds", "tries", "taints")}
         about |= {"taint": taints[0]["taint"], "toleration": taints[0].get("toleration"), "error": _error(told)}
+        about |= {name: taints[0].get(name) for name in ("ceiling_rule", "ceiling_seconds")}
         self._conclude(about, taints)
         if (what := _WORDS.get(str(told["outcome"]))) is not None:
             self._attempts.append(Happening(at, what, about))

@@ -34,7 +34,7 @@ def scenario_text(record: RunRecord) -> str:
         story.report(happening)
     circumstances = story.circumstances
     circumstances.finish()
-    about = [f"Recorded: {record.name}.", record.missing, *circumstances.notes()]
+    about = [f"Recorded: {record.name}.", record.missing, *circumstances.notes(), *story.notes()]
     document = {
         "about": " ".join(filter(None, about)),
         "settings": circumstances.settings(),
@@ -79,6 +79,8 @@ class _Story:
         self.circumstances = Circumstances(self._slack)
         self._audit = record.audit
         self._tainted_at: dict[tuple[str, str], float] = {}
+        # By UID and the key of a taint: the seconds to which a rule shortens tolerations. The rules are not recorded.
+        self._ceilings: dict[str, dict[str, int]] = {}
 
     def report(self, happening: Happening) -> None:
         """Add what happened next."""
@@ -108,6 +110,10 @@ class _Story:
                 self._node(happening.text("node"), [], at)
             case _:
                 pass
+
+    def notes(self) -> list[str]:
+        """Return where pods differ from what they were, one sentence each."""
+        return ["Tolerations that a rule shortened are as short here."] if self._ceilings else []
 
     def given(self) -> JsonObject:
         """Return what exists from the beginning."""
@@ -170,6 +176,7 @@ class _Story:
             self._ensure_node(node)
         if tolerations := [_only(each, _TOLERATION_FIELDS) for each in happening.objects("tolerations")]:
             body["tolerations"] = tolerations
+            self._shorten(happening.text("uid"), body)
         if fields.get("mirror"):
             body["annotations"] = {"kubernetes.io/config.mirror": "recorded"}
         if (hold := _read_hold(happening)) is not None:
@@ -226,10 +233,14 @@ class _Story:
         self._gone.add(uid)
 
     def _scheduled(self, happening: Happening, at: float) -> None:
-        """Take pod, node and taint from the line, if a log has nothing else."""
-        if self._observed:
-            return
+        """Take pod, node and taint from the line, if a log has nothing else; else only what a rule shortens."""
         node, pod, uid = happening.text("node"), happening.text("pod"), happening.text("uid")
+        if self._observed:
+            ceiling = happening.number("ceiling_seconds")
+            if ceiling is not None:
+                self._ceilings.setdefault(uid, {})[_read_taint(happening.text("taint"))["key"]] = int(ceiling)
+                self._shorten(uid, self._bodies.get(pod, ("", {}))[1])
+            return
         self._ensure_node(node)
         known = self._bodies.get(pod)
         if known is None or known[0] != uid:
@@ -244,6 +255,12 @@ class _Story:
             else:
                 self.pods.append(body)
         self._add_taint(node, happening.text("taint"), at)
+
+    def _shorten(self, uid: str, body: JsonObject) -> None:
+        for key, seconds in self._ceilings.get(uid, {}).items():
+            for each in body.get("tolerations", []):
+                if each.get("key", key) == key and "tolerationSeconds" in each:
+                    each["tolerationSeconds"] = min(each["tolerationSeconds"], seconds)
 
     def _add_taint(self, node: str, text: str, at: float) -> None:
         self._ensure_node(node)
@@ -294,11 +311,12 @@ def _read_hold(happening: Happening) -> str | bool | None:
     return None if seconds is None else f"{seconds:g}s"
 
 
-def _causes(happening: Happening) -> list[tuple[str, object]]:
-    """Return taints with the tolerations that counted: all from an audit log, the one that decided from a log."""
-    if told := happening.objects("taints"):
-        return [(str(taint.get("taint")), taint.get("toleration")) for taint in told]
-    return [(happening.text("taint"), happening.fields.get("toleration"))]
+def _causes(happening: Happening) -> list[tuple[str, object, object]]:
+    """Return taints with the tolerations that counted, and their ceilings: all from an audit log, the one that decided
+    from a log.
+    """
+    told = happening.objects("taints") or [happening.fields]
+    return [(str(taint.get("taint")), taint.get("toleration"), taint.get("ceiling_seconds")) for taint in told]
 
 
 def _only(told: JsonObject, names: tuple[str, ...]) -> JsonObject:
@@ -311,9 +329,10 @@ def _read_taint(text: str) -> JsonObject:
     return {"key": key, **({"value": value} if value else {}), "effect": "NoExecute"}
 
 
-def _toleration(taint: str, told: object) -> list[JsonObject]:
+def _toleration(taint: str, told: object, ceiling: object) -> list[JsonObject]:
     if not isinstance(told, str):
         return []
     found = _FOR.search(told)
-    seconds = {} if found is None else {"tolerationSeconds": int(found[1])}
+    shorter = ceiling if isinstance(ceiling, int) else None
+    seconds = {} if found is None else {"tolerationSeconds": int(found[1]) if shorter is None else shorter}
     return [{"key": _read_taint(taint)["key"], "operator": "Exists", "effect": "NoExecute", **seconds}]

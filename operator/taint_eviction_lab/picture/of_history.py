@@ -1,5 +1,6 @@
 """A record as a picture: the controller's journal, its audit log, or its log, by the API server's clock."""
 
+from taint_eviction.core.decision import Ceiling
 from taint_eviction.core.sentences import tolerated
 from taint_eviction_ctl.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
 from taint_eviction_ctl.planning.wording import many
@@ -157,5 +158,7 @@ def _why(happening: Happening) -> str:
     if happening.what == "refused":
         return f"refused: {happening.text('error')}"
     if happening.text("taint"):
-        return tolerated(happening.text("taint"), happening.text("toleration"))
+        rule, seconds = happening.text("ceiling_rule"), happening.number("ceiling_seconds")
+        ceiling = Ceiling(rule, int(seconds)) if rule and seconds is not None else None
+        return tolerated(happening.text("taint"), happening.text("toleration"), ceiling=ceiling)
     return happening.text("reason").replace("_", " ") or happening.what

@@ -76,7 +76,9 @@ class TimelineReporter:
         start = f"{self._clock.scenario_second(verdict.start_at):.3f} ({verdict.start_source.value})"
         why = f"{verdict.taint} is not tolerated"
         if verdict.toleration is not None:
-            why = f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s from {start}"
+            ceiling = verdict.ceiling
+            most = "" if ceiling is None else f", of which rule {ceiling.rule} allows {ceiling.seconds} s,"
+            why = f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s{most} from {start}"
         return f"{why}, and held for {decision.held_seconds:g} s more" if decision.held_seconds else why
 
 
