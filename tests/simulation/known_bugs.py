@@ -226,6 +226,9 @@ KNOWN_BUGS: dict[str, Patch] = {
     "order-ignored": waiting.order_ignored,
     "order-ignored-after-a-restart": waiting.order_ignored_after_a_restart,
     "order-for-ever": waiting.order_waits_for_ever,
+    "ceilings-ignored": waiting.ceilings_ignored,
+    "ceilings-end-everything": waiting.ceilings_end_everything,
+    "ceilings-never-change": waiting.ceilings_as_at_the_start,
     "never-given-back": adoption.marks_are_never_given_back,
     "given-back-by-hints": adoption.given_back_by_hints_alone,
     "adopted-by-name": adoption.adopted_by_name,
@@ -257,6 +260,7 @@ _BREAKER = (
     "reset-ahead",
     "no-settling",
 )
+_CEILINGS = ("ceilings-ignored", "ceilings-end-everything", "ceilings-never-change")
 _OFF = ("W23", "out-of-service-ready", "owners-hold-what-is-off")
 # What the document of a seed must contain, as text, so that the mistake can show in it.
 NEEDED: dict[str, str] = {
@@ -264,6 +268,7 @@ NEEDED: dict[str, str] = {
     **dict.fromkeys((*_REFUSALS, "evacuations-never-end"), "'namespace': 'refused'"),
     **dict.fromkeys(_BREAKER, "'breaker': {"),
     **dict.fromkeys(_OFF, "out-of-service"),
+    **dict.fromkeys(_CEILINGS, "'maxTolerationSeconds'"),
     "dry-runs-repeat": "'dryRun': True",
     "hanging-retries-count": "strange-1",
     "latches-need-a-breaker": "latched-1",

@@ -100,6 +100,9 @@ CAUGHT_BY = {
     "order-ignored": (17, "out of order"),
     "order-ignored-after-a-restart": (38, "out of order"),
     "order-for-ever": (40, "late"),
+    "ceilings-ignored": (15, "late"),
+    "ceilings-end-everything": (21, "not due"),
+    "ceilings-never-change": (10, "not due"),
 }
 # The sample: every 17th disturbance of every 7th scenario; the long command tries all.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7

@@ -4,19 +4,22 @@ dry runs. See ``known_bugs``.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.decision import Decision, decide
+from taint_eviction.core.decision import Decision, TaintVerdict, decide, judge
 from taint_eviction.core.events import Event, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.leaving_order import Leaving, LeavingOrder
+from taint_eviction.core.objects import MARK_SECONDS, Toleration
 from taint_eviction.core.pods import UNDECIDED, Deleted, PodRecord
+from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.runtime.list_turns import ListTurns
 from taint_eviction.runtime.workers import Workers
@@ -149,3 +152,38 @@ def order_waits_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("taint_eviction.core.reconciler.PAST_GRACE_SECONDS", math.inf)
     note = LeavingOrder.note
     patch.setattr(LeavingOrder, "note", lambda self, leaving, _, now: note(self, leaving, math.inf, now))
+
+
+def ceilings_ignored(patch: pytest.MonkeyPatch) -> None:
+    """No rule shortens a toleration."""
+    patch.setattr(EvictionPolicy, "ceiling", lambda *_: None)
+
+
+def ceilings_end_everything(patch: pytest.MonkeyPatch) -> None:
+    """A rule shortens tolerations without seconds, too."""
+    judged = judge
+
+    def ended(tolerations: Sequence[Toleration], *about: Any) -> TaintVerdict:
+        least = [dataclasses.replace(each, toleration_seconds=_seconds(each)) for each in tolerations]
+        return judged(tuple(least) if about[-1] is not None else tolerations, *about)
+
+    patch.setattr("taint_eviction.core.decision.judge", ended)
+
+
+def _seconds(toleration: Toleration) -> int:
+    seconds = toleration.toleration_seconds
+    return 2**62 if seconds in (None, MARK_SECONDS) else seconds
+
+
+def ceilings_as_at_the_start(patch: pytest.MonkeyPatch) -> None:
+    """A change of the policy changes no ceiling: those with which a process began stay."""
+    change = Controller.change_policy
+
+    def keep(self: Controller, policy: EvictionPolicy, now: Moment) -> list[Event]:
+        before = self._reconciler.eviction_policy
+        ceiling_of = before.ceiling
+        effects = change(self, policy, now)
+        patch.setattr(EvictionPolicy, "ceiling", lambda _, *about: ceiling_of(*about))
+        return effects
+
+    patch.setattr(Controller, "change_policy", keep)

@@ -8,6 +8,8 @@ import fnmatch
 import math
 from typing import NamedTuple
 
+from tests.simulation.exploring.ceilings import shorten_only
+
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.faults import CallFault, CallKind
@@ -227,8 +229,11 @@ def _cuts_off_nodes(action: do.Action) -> bool:
 def holds_back(scenario: Scenario) -> bool:
     """Return whether anything may hold evictions back for a time that is not known beforehand."""
     policy = scenario.settings.policy
-    # How long pods wait for earlier tiers is known.
-    default = EvictionPolicy(order=policy.order, order_wait_seconds=policy.order_wait_seconds)
-    steps = (do.PauseEvictions, do.Scribble, do.ChangePolicy)
+    # How long pods wait for earlier tiers is known, and a rule may only shorten tolerations.
+    default = EvictionPolicy(order=policy.order, order_wait_seconds=policy.order_wait_seconds, rules=policy.rules)
+    steps = (do.PauseEvictions, do.Scribble)
     pauses = scenario.control_state is not None or any(isinstance(step.action, steps) for step in scenario.steps)
+    changed = [step.action.rules for step in scenario.steps if isinstance(step.action, do.ChangePolicy)]
+    if not all(shorten_only(rules) for rules in (policy.rules, *changed)):
+        return True
     return policy != default or scenario.settings.breaker.enabled or pauses

@@ -7,6 +7,7 @@ part of a document is a valid document: shrinking depends on this.
 import random
 
 from tests.simulation.exploring.adoption_worlds import add_adoption
+from tests.simulation.exploring.ceilings import add_ceilings, shortened
 from tests.simulation.exploring.dry_runs import add_dry_run, dry_run_of_hours
 from tests.simulation.exploring.hanging_worlds import HangingWorlds
 from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
@@ -38,10 +39,13 @@ def made_up(seed: int) -> JsonObject:
         return of_hours
     if (in_order := leave_in_order(seed)) is not None:
         return in_order
+    if (about_ceilings := shortened(seed)) is not None:
+        return about_ceilings
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
     add_dry_run(document, seed)
     add_order(document, seed)
+    add_ceilings(document, seed)
     add_adoption(document, seed)
     add_late_adoptions(document, seed)
     return document

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from tests.simulation.exploring.ceilings import rule_matches
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
 from tests.simulation.exploring.patience import PatienceJudge
 from tests.simulation.exploring.seen import TICK, Breach, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at, tolerated_for
 
 from taint_eviction.core.events import BlockReason
-from taint_eviction.core.label_selectors import Requirement
 from taint_eviction.core.policy import EvictionMode, Limit, PolicyRule
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
@@ -163,7 +163,7 @@ class HandlingJudge:
         )
 
     def _way(self, pod: PodState, taint_key: str, unready: bool) -> Way:
-        matching = [rule for rule in self._rules if _matches(rule, pod, taint_key)]
+        matching = [rule for rule in self._rules if rule_matches(rule, taint_key, pod.namespace, pod.labels)]
         ruled = any(_names(rule, taint_key) for rule in matching) or any(rule.pause for rule in matching[:1])
         if taint_key == OUT_OF_SERVICE and unready and not ruled:
             return Way("", EvictionMode.DELETE, 0.0, False, exempt=True)
@@ -309,18 +309,5 @@ class HandlingJudge:
                 return
 
 
-def _matches(rule: PolicyRule, pod: PodState, taint_key: str) -> bool:
-    of_key = not rule.taint_keys or any(fnmatch.fnmatchcase(taint_key, one) for one in rule.taint_keys)
-    of_space = not rule.namespaces or any(fnmatch.fnmatchcase(pod.namespace, one) for one in rule.namespaces)
-    return of_key and of_space and all(_chosen(term, pod) for term in rule.pod_selector)
-
-
 def _names(rule: PolicyRule, taint_key: str) -> bool:
     return any(key != "*" and fnmatch.fnmatchcase(taint_key, key) for key in rule.taint_keys)
-
-
-def _chosen(term: Requirement, pod: PodState) -> bool:
-    found = pod.labels.get(term.key)
-    if term.operator in ("In", "Exists"):
-        return found is not None and (term.operator == "Exists" or found in term.values)
-    return found is None or (term.operator == "NotIn" and found not in term.values)

@@ -105,6 +105,7 @@ class ExplorationOracle:
 
     def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
         """Note that the policy has other rules."""
+        self.truth.change_rules(rules, at)
         self.handling.change_rules(rules, at)
 
     def notice(self, change: RecordedChange) -> None:

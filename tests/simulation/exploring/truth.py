@@ -8,11 +8,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.simulation.exploring.ceilings import rule_matches
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
 
+from taint_eviction.core.policy import PolicyRule
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.recorder import RecordedChange
 from taint_eviction_lab.simulation.virtual_clock import date_of, virtual_now
@@ -60,7 +62,7 @@ class PodState:
 
     ``marked``: it has the condition with this controller's reason. ``left_alone``: it must never be evicted, as it is a
     mirror pod, unreadable, or finished where finished pods are kept. ``tolerations``: with those that settings give to
-    all pods. ``held_seconds``: how long past its deadline its owner holds it.
+    all pods. ``held_seconds``: how long past its deadline its owner holds it. ``rules``: those in force.
     """
 
     since: float
@@ -74,6 +76,7 @@ class PodState:
     terminating: bool
     marked: bool
     left_alone: bool
+    rules: tuple[PolicyRule, ...] = ()
 
 
 def tolerates(toleration: dict[str, Any], key: str, value: str) -> bool:
@@ -173,12 +176,18 @@ def held_seconds(told: str | None) -> float:
 
 
 def tolerated_for(pod: PodState, key: str, value: str) -> float:
-    """Return for how many seconds a pod tolerates a NoExecute taint, by its first matching toleration."""
+    """Return for how many seconds a pod tolerates a NoExecute taint, by its first matching toleration, and by the
+    ceiling of the first matching rule where these seconds have an end.
+    """
     fitting = [toleration for toleration in pod.tolerations if tolerates(toleration, key, value)]
     if not fitting:
         return 0.0
     seconds = fitting[0].get("tolerationSeconds")
-    return math.inf if seconds in (None, MARK) else float(max(0, seconds))
+    if seconds in (None, MARK):
+        return math.inf
+    rules = [rule for rule in pod.rules if rule_matches(rule, key, pod.namespace, pod.labels)]
+    ceiling = rules[0].max_toleration_seconds if rules else None
+    return float(max(0, seconds if ceiling is None else min(seconds, ceiling)))
 
 
 def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -> float:
@@ -222,6 +231,20 @@ class Truth:
     # when they began and were removed.
     _ready: dict[str, float] = field(default_factory=dict)
     _lost: dict[str, dict[tuple[str, str], tuple[float, float]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with the rules of the settings."""
+        self._rules = self.settings.policy.rules
+
+    def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
+        """Note that other rules are in force from ``at`` on: where any has a ceiling, pods are in another state."""
+        before, self._rules = self._rules, rules
+        if all(rule.max_toleration_seconds is None for rule in (*rules, *before)):
+            return
+        for uid, state in self.living():
+            changed = replace(state, since=at, edited_at=at, rules=rules)
+            self.pods[uid].append(changed)
+            self.versions[self.bodies[uid]["metadata"]["resourceVersion"]] = changed
 
     def notice(self, change: RecordedChange) -> None:
         """Note a write."""
@@ -359,6 +382,7 @@ class Truth:
             terminating=bool(metadata.get("deletionTimestamp")),
             marked=marked,
             left_alone=self._is_left_alone(change.body),
+            rules=self._rules,
         )
         states.append(state)
         self.versions[metadata["resourceVersion"]] = state
