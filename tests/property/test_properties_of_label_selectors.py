@@ -25,7 +25,7 @@ _QUALIFIED = re.compile(
 )
 
 
-class _Refused(Exception):
+class _NotASelector(Exception):
     """Kubernetes refuses the text."""
 
 
@@ -54,7 +54,7 @@ class _KubernetesParser:
             return found
         while True:
             if not (self._is_word(self._peek()) or self._peek() == "!"):
-                raise _Refused
+                raise _NotASelector
             found.append(self._term())
             match self._next():
                 case "":
@@ -62,7 +62,7 @@ class _KubernetesParser:
                 case ",":
                     pass
                 case _:
-                    raise _Refused
+                    raise _NotASelector
 
     def _term(self) -> tuple[str, str, set[str]]:
         absent = self._peek() == "!"
@@ -70,7 +70,7 @@ class _KubernetesParser:
             self._next()
         key = self._next()
         if not self._is_word(key) or not _QUALIFIED.fullmatch(key):
-            raise _Refused
+            raise _NotASelector
         if absent:
             return key, "absent", set()
         if self._peek() in ("", ","):
@@ -81,24 +81,24 @@ class _KubernetesParser:
         elif operator in ("=", "==", "!=", ">", "<"):
             values = {self._next() if self._peek() not in ("", ",") else ""}
         else:
-            raise _Refused
+            raise _NotASelector
         for value in values:
             if value and not re.fullmatch(r"[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", value, re.A):
-                raise _Refused
+                raise _NotASelector
             if operator in (">", "<") and not _is_int64(value):
-                raise _Refused
+                raise _NotASelector
         return key, operator, values
 
     def _set(self) -> set[str]:
         if self._next() != "(" or self._peek() == ")":
-            raise _Refused  # Kubernetes takes () for an empty value; here it is a mistake.
+            raise _NotASelector  # Kubernetes takes () for an empty value; here it is a mistake.
         values: set[str] = set()
         while True:
             token = self._next()
             if self._is_word(token):
                 values.add(token)
                 if self._peek() not in (",", ")"):
-                    raise _Refused
+                    raise _NotASelector
             elif token == ",":
                 if not values:
                     values.add("")
@@ -108,7 +108,7 @@ class _KubernetesParser:
                     self._next()
                     values.add("")
             else:
-                raise _Refused
+                raise _NotASelector
             if self._peek() == ")":
                 self._next()
                 return values
@@ -142,7 +142,7 @@ def test_a_text_is_a_selector_exactly_when_it_is_one_for_kubernetes(text: str, l
     """What it selects is the same, too."""
     try:
         terms = _KubernetesParser(text).terms()
-    except _Refused:
+    except _NotASelector:
         terms = None
     try:
         selector = parse_selector(text)
