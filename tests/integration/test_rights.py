@@ -6,12 +6,13 @@ The controller goes through everything that it does, with an API server that enf
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 from tests.stage.processes import ROOT
 from tests.stage.replicas import ReplicaProcess, Theatre, theatre
+from tests.stage.rights import Grant, grants_of
 from tests.stage.waiting import until
 
 from fake_apiserver import LoggedRequest
@@ -43,37 +44,15 @@ EXEMPT = {
 }
 
 
-class Grant(NamedTuple):
-    """One verb on one resource. ``namespace`` "" means all, ``name`` "" any."""
-
-    group: str
-    resource: str
-    verb: str
-    namespace: str
-    name: str
-
-    def covers(self, info: RequestInfo) -> bool:
-        """Return whether this right allows a request."""
-        assert info.resource is not None
-        asked = (info.resource.group, info.resource_name, info.verb)
-        if asked != (self.group, self.resource, self.verb):
-            return False
-        return self.namespace in {"", info.namespace} and self.name in {"", info.name}
-
-
 def grants(directory: str) -> list[Grant]:
     """Read the rights in a directory of the manifests; kustomize gives objects with a name its suffix."""
     manifests = ROOT / "manifests" / directory
     suffix = yaml.safe_load((manifests / "kustomization.yaml").read_text()).get("nameSuffix", "")
     return [
-        Grant(group, resource, verb, "kube-system" if role["kind"] == "Role" else "", name and name + suffix)
+        grant._replace(name=grant.name and grant.name + suffix)
         for file in sorted(manifests.glob("*role.yaml"))
         for role in yaml.safe_load_all(file.read_text())
-        for rule in role.get("rules", ())
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        for name in rule.get("resourceNames", [""])
+        for grant in grants_of(role)
     ]
 
 
