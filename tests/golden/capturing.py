@@ -45,6 +45,7 @@ CATALOGUE = Path(__file__).parent.parent / "scenarios"
 
 # So many pods are listed, explained and remembered: the first ones.
 _PODS = 3
+_OF_RESTORING = ("rememberedSince", "restoredFrom")
 # So many of the last lines of the log.
 _LOG_LINES = 12
 
@@ -161,7 +162,8 @@ class _Play:
             "status, JSON": _json(status),
             "breaker": _text(breaker_lines(status, released)),
             "history": _text(history_lines(_told(past))),
-            "history, JSON": _json(past),
+            # Nothing is restored here, and the made-up process has begun at no time.
+            "history, JSON": _json({name: past[name] for name in past if name not in _OF_RESTORING}),
         }
         pods = [f"{pod['namespace']}/{pod['name']}" for pod in status["pending"]]
         for pod in pods or sorted(self._named())[:1]:
@@ -181,6 +183,7 @@ class _Play:
                 certificate_ends=dict,
                 adopter=None,
                 policy_check=None,
+                keeper=None,
             )
         )
         parts["metrics that are not zero"] = _samples(newest.metrics.render().decode())
