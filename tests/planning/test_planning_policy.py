@@ -233,6 +233,30 @@ def test_the_command_shows_what_rules_do(tmp_path: Path) -> None:
     assert "paused" not in pods["db-0"]
 
 
+def test_a_rule_of_some_nodes_applies_to_their_pods_alone(tmp_path: Path) -> None:
+    """The labels are those of the nodes in the input, and also decide on pods of nodes that a change taints."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        HEAD + "  - {name: web, match: {nodeSelector: pool=web}, pause: true}\n  - {name: rest, mode: evict}"
+    )
+    arguments = (
+        SHOP,
+        "--now",
+        NOON_TEXT,
+        "--taint",
+        "*=maintenance=now:NoExecute",
+        "--config",
+        str(file),
+        "-o",
+        "json",
+    )
+    document = json.loads(run(*arguments).stdout)
+    nodes = [item["metadata"] for item in json.loads(Path(SHOP).read_text())["items"] if item["kind"] == "Node"]
+    web = {node["name"] for node in nodes if node["labels"].get("pool") == "web"}
+    found = {(pod["node"] in web, pod["rule"]) for pod in document["pods"] if "rule" in pod}
+    assert found == {(True, "web"), (False, "rest")}
+
+
 def test_without_a_policy_nothing_is_said_of_rules() -> None:
     """The document has no fields about rules."""
     document = json.loads(run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "json").stdout)

@@ -5,6 +5,7 @@ Reading never raises another exception, and never reports a problem without a li
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
 
+from taint_eviction.core.label_selectors import chooses
+from taint_eviction.core.objects import Node
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.files.marked_yaml import Malformed, Problem
 from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, read_policy
@@ -36,7 +39,7 @@ rules:
     limits: {evictionsPerSecond: 0.5, burst: 1, concurrency: 2}
     pause: false
   - name: batch
-    match: {podSelector: "workload=batch,!checkpointed"}
+    match: {podSelector: "workload=batch,!checkpointed", nodeSelector: "pool in (gpu,tpu)"}
     pause: true
 """
 
@@ -156,7 +159,8 @@ def test_each_rule_of_an_accepted_policy_can_match_a_pod_first(names: list[str],
     written_rules = []
     for name in names:
         match = {"taintKeys": data.draw(patterns), "namespaces": data.draw(patterns)}
-        chosen = {"podSelector": selector} if (selector := data.draw(labels.map(_selector))) is not None else {}
+        drawn = {field: data.draw(labels.map(_selector)) for field in ("podSelector", "nodeSelector")}
+        chosen = {field: selector for field, selector in drawn.items() if selector is not None}
         given_only = {key: value for key, value in match.items() if value is not None}
         written_rules.append({"name": name, "match": {**given_only, **chosen}})
     text = written({"apiVersion": "taint-eviction/v1", "kind": "EvictionPolicy", "rules": written_rules})
@@ -172,18 +176,22 @@ def _selector(labels: dict[str, str] | None) -> dict[str, Any] | None:
 
 
 def _is_not_covered_by_one(before: tuple[PolicyRule, ...], rule: PolicyRule) -> bool:
-    """Return whether each earlier rule leaves some pod to this rule, by trying a small set of pods."""
-    names = ["a", "ab", "abc", "ac", "b", "c"]
-    pods = [
-        (key, namespace, {label: value for label, value in (("x", x), ("y", y)) if value})
-        for key in names
-        for namespace in names
-        for x in ("", "1", "2")
-        for y in ("", "1", "2")
-    ]
-    matched = [pod for pod in pods if rule.matches(*pod)]
+    """Return whether each earlier rule leaves some pod to this rule, by trying a small set of pods and nodes."""
+    names, values = ["a", "ab", "abc", "ac", "b", "c"], ("", "1", "2")
+    labels = [{label: value for label, value in (("x", x), ("y", y)) if value} for x in values for y in values]
+    nodes = [Node("n", "u", labels=each) for each in labels]
+
+    def matched(one: PolicyRule) -> set[tuple[str, str, int, int]]:
+        on = [number for number, node in enumerate(nodes) if EvictionPolicy(rules=(one,)).on(node).rules]
+        named = [
+            (key, space) for key in names for space in names if replace(one, pod_selector=()).matches(key, space, {})
+        ]
+        pods = [number for number, each in enumerate(labels) if chooses(one.pod_selector, each)]
+        return {(*name, pod, node) for name in named for pod in pods for node in on}
+
+    own = matched(rule)
     # A rule that matches none of these pods needs no comparison.
-    return not matched or all(any(not earlier.matches(*pod) for pod in matched) for earlier in before)
+    return not own or all(not own <= matched(earlier) for earlier in before)
 
 
 @given(st.sampled_from(SCENARIOS), rngs)

@@ -9,9 +9,11 @@ import pytest
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.events import Event, Failed, Work
 from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import Guards
@@ -19,7 +21,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Token, TokenBucket
-from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.reconciler import Reconciler
@@ -185,6 +187,30 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
 def holds_interrupt_nothing(patch: pytest.MonkeyPatch) -> None:
     """After a budget's first refusal, time in which the pod is held back or nobody leads counts as patience, too."""
     patch.setattr(FailedAttempts, "without_refusals", property(lambda self: self))
+
+
+def labels_of_nodes_are_read_once(patch: pytest.MonkeyPatch) -> None:
+    """A node keeps the labels with which it was first seen."""
+    seen = Controller._node_seen
+
+    def keeping(self: Controller, fact: NodeSeen, now: Moment) -> list[Event]:
+        known = self.nodes.known.get(fact.node.name)
+        labels = fact.node.labels if known is None or known.node.uid != fact.node.uid else known.node.labels
+        node = dataclasses.replace(fact.node, labels=labels)
+        return seen(self, dataclasses.replace(fact, node=node), now)
+
+    patch.setattr(Controller, "_node_seen", keeping)
+
+
+def rules_select_all_nodes(patch: pytest.MonkeyPatch) -> None:
+    """A rule that matches the pod applies, whatever node it selects."""
+    out_of_service = EvictionPolicy.on
+
+    def on(self: EvictionPolicy, node: Node | None) -> EvictionPolicy:
+        everywhere = tuple(dataclasses.replace(rule, node_selector=()) for rule in self.rules)
+        return out_of_service(dataclasses.replace(self, rules=everywhere), node)
+
+    patch.setattr(EvictionPolicy, "on", on)
 
 
 def breaker_judges_what_is_listed(patch: pytest.MonkeyPatch) -> None:

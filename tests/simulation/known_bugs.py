@@ -198,6 +198,8 @@ KNOWN_BUGS: dict[str, Patch] = {
     "latches-need-a-breaker": holding.latches_need_a_breaker,
     "pauses-do-not-end": holding.pauses_do_not_end,
     "pauses-removed-by-scope": holding.ended_pauses_are_removed_by_scope,
+    "labels-read-once": holding.labels_of_nodes_are_read_once,
+    "rules-select-all-nodes": holding.rules_select_all_nodes,
     "highest-vote": world.highest_vote_wins,
     "dates-believed": world.dates_are_believed,
     "largest-date": world.largest_date_wins,

@@ -73,6 +73,7 @@ def test_a_nodes_readiness_zone_and_role_are_read() -> None:
     node, complaints = read_node(body)
     assert (node.ready, node.zone) == (Readiness("False", EPOCH, shutting_down=True), "a")
     assert (node.exempt, node.control_plane, node.is_ready) == (True, True, False)
+    assert node.labels == body["metadata"]["labels"]
     assert complaints == ()
 
 
@@ -84,7 +85,7 @@ def test_a_nodes_readiness_zone_and_role_are_read() -> None:
         ({"status": {"conditions": "odd"}}, 1),
         ({"status": {"conditions": ["odd", {"type": "Other"}]}}, 0),
         ({"metadata": {"name": "n1", "uid": "u", "labels": ["odd"]}}, 1),
-        ({"metadata": {"name": "n1", "uid": "u", "labels": {"topology.kubernetes.io/zone": 5}}}, 0),
+        ({"metadata": {"name": "n1", "uid": "u", "labels": {"topology.kubernetes.io/zone": 5}}}, 1),
     ],
 )
 def test_a_node_without_a_readable_condition_or_labels_still_is_a_node(change: dict[str, Any], complaints: int) -> None:

@@ -7,7 +7,7 @@ from tests.unit.test_core_unready_nodes import POLICY, lost_node, ready
 
 from taint_eviction.core.breaker_table import ZoneRow
 from taint_eviction.core.facts import NodeGone, NodesHeard
-from taint_eviction.core.objects import UNREACHABLE, Node
+from taint_eviction.core.objects import EXEMPT_LABEL, UNREACHABLE, ZONE_LABEL, Node
 
 
 def figures(on: Stage) -> dict[str | None, tuple[int, int, int, int]]:
@@ -20,7 +20,7 @@ def figures(on: Stage) -> dict[str | None, tuple[int, int, int, int]]:
 
 def up(name: str, zone: str, *, tainted: bool = False) -> Node:
     """A node that is ready."""
-    return replace(node(*([taint()] if tainted else []), name=name), ready=ready("True"), zone=zone)
+    return replace(node(*([taint()] if tainted else []), name=name), ready=ready("True"), labels={ZONE_LABEL: zone})
 
 
 def test_a_node_that_was_lost_when_the_window_began_is_not_new() -> None:
@@ -92,6 +92,6 @@ def test_a_node_was_not_lost_before_the_watch_was_last_heard() -> None:
 def test_an_exempt_node_is_in_no_figure() -> None:
     """The node counts neither in its zone nor in total."""
     on = Stage(breaker=POLICY)
-    on.sees(replace(up("n1", "east", tainted=True), exempt=True), up("n2", "east", tainted=True))
+    on.sees(replace(up("n1", "east", tainted=True), labels={EXEMPT_LABEL: ""}), up("n2", "east", tainted=True))
     on.sees(pod(on="n1"), pod(name="other", uid="b", on="n2"))
     assert figures(on) == {None: (0, 0, 1, 0), "east": (0, 0, 1, 0)}

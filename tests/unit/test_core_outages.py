@@ -9,7 +9,7 @@ from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.events import Scheduled
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.instants import Sighting, TimeSource
-from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Node, Readiness, Taint
+from taint_eviction.core.objects import EXEMPT_LABEL, NOT_READY, UNREACHABLE, Node, Readiness, Taint
 from taint_eviction.core.outages import Outages
 from taint_eviction.core.sentences import began
 
@@ -195,7 +195,7 @@ def test_a_listed_witness_counts_by_its_date() -> None:
 
 def test_an_exempt_node_is_no_witness(play: OutagePlay) -> None:
     """The node lifecycle controller does not count this node either."""
-    play.tell(31, NodeSeen(replace(play.node(ready=UP, name="n2"), exempt=True)))
+    play.tell(31, NodeSeen(replace(play.node(ready=UP, name="n2"), labels={EXEMPT_LABEL: ""})))
     play.see(40, AGAIN)
     assert play.due_at == 140
 

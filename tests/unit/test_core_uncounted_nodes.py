@@ -8,7 +8,7 @@ from tests.unit.test_core_unready_nodes import POLICY, lost_node, ready
 
 from taint_eviction.core.breaker_table import NotCounted
 from taint_eviction.core.control_state import ControlState, Latch
-from taint_eviction.core.objects import UNREACHABLE, Node
+from taint_eviction.core.objects import CONTROL_PLANE_LABEL, EXEMPT_LABEL, UNREACHABLE, Node
 
 
 def uncounted(on: Stage) -> dict[NotCounted, list[str]]:
@@ -57,8 +57,8 @@ def test_a_node_tainted_before_the_last_reset_is_not_counted() -> None:
 @pytest.mark.parametrize(
     ("lost", "reason"),
     [
-        (replace(lost_node("n1", since=5), exempt=True), NotCounted.EXCLUDED),
-        (replace(lost_node("n1", since=5), control_plane=True), NotCounted.CONTROL_PLANE),
+        (replace(lost_node("n1", since=5), labels={EXEMPT_LABEL: ""}), NotCounted.EXCLUDED),
+        (replace(lost_node("n1", since=5), labels={CONTROL_PLANE_LABEL: ""}), NotCounted.CONTROL_PLANE),
     ],
 )
 def test_a_node_excluded_from_outages_has_its_reason(lost: Node, reason: NotCounted) -> None:

@@ -10,7 +10,7 @@ from taint_eviction.core.breaker_table import ZoneRow
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.events import BreakerClosed, BreakerOpened
 from taint_eviction.core.facts import NodeSeen, PodGone
-from taint_eviction.core.objects import UNREACHABLE, Node, Readiness
+from taint_eviction.core.objects import CONTROL_PLANE_LABEL, EXEMPT_LABEL, UNREACHABLE, ZONE_LABEL, Node, Readiness
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.core.unready_nodes import UnreadyNodes
 
@@ -24,7 +24,7 @@ def ready(status: str = "Unknown", since: float | None = 0.0) -> Readiness:
 
 def lost(which: Readiness | None, name: str = "n1", *, after_gap: bool = False, zone: str = "") -> NodeSeen:
     """A node with this condition."""
-    return NodeSeen(replace(node(name=name), ready=which, zone=zone), after_gap=after_gap)
+    return NodeSeen(replace(node(name=name), ready=which, labels={ZONE_LABEL: zone}), after_gap=after_gap)
 
 
 def seen(*facts: tuple[float, NodeSeen], policy: BreakerPolicy = POLICY) -> UnreadyNodes:
@@ -86,14 +86,13 @@ def test_another_node_with_the_same_name_is_lost_anew() -> None:
 
 @pytest.mark.parametrize(
     ("label", "setting", "total"),
-    [("exempt", False, 0), ("control_plane", False, 1), ("control_plane", True, 0), ("none", True, 1)],
+    [(EXEMPT_LABEL, False, 0), (CONTROL_PLANE_LABEL, False, 1), (CONTROL_PLANE_LABEL, True, 0), ("none", True, 1)],
 )
 def test_excluded_nodes_count_neither_as_lost_nor_in_total(label: str, setting: bool, total: int) -> None:
     """They are excluded by a label, even one added later, or as control-plane nodes if the policy says so."""
-    labels = {"exempt": label == "exempt", "control_plane": label == "control_plane"}
     it = UnreadyNodes(replace(POLICY, without_control_plane=setting))
     it.see(lost(ready(since=10)), moment(50))
-    it.see(NodeSeen(replace(lost(ready(since=10)).node, **labels)), moment(51))  # type: ignore[arg-type]
+    it.see(NodeSeen(replace(lost(ready(since=10)).node, labels={label: ""})), moment(51))
     assert (len(it.lost), it.total) == (total, total)
 
 
@@ -149,13 +148,15 @@ def test_a_small_outage_is_no_news(zones: list[str], asks: bool) -> None:
 
 def lost_node(name: str, *, zone: str = "east", since: float = 0.0, tainted: bool = True) -> Node:
     """A node that is lost, and tainted or not yet tainted."""
-    return replace(node(*([taint(UNREACHABLE)] if tainted else []), name=name), ready=ready(since=since), zone=zone)
+    return replace(
+        node(*([taint(UNREACHABLE)] if tainted else []), name=name), ready=ready(since=since), labels={ZONE_LABEL: zone}
+    )
 
 
 def partition(**policy: object) -> Stage:
     """A stage on which two of three nodes are lost; the pod on one of them tolerates that for 30 s."""
     on = Stage(breaker=replace(POLICY, **policy))  # type: ignore[arg-type]
-    healthy = replace(node(name="n3"), ready=ready("True"), zone="west")
+    healthy = replace(node(name="n3"), ready=ready("True"), labels={ZONE_LABEL: "west"})
     on.at(5).sees(lost_node("n1"), lost_node("n2", tainted=False), healthy)
     on.sees(pod(tolerates(30, UNREACHABLE), on="n1", bound_at=-50))
     on.lists("n1")

@@ -40,6 +40,7 @@ def test_a_rule_has_all_that_is_written() -> None:
         "      namespaces: [shop, team-*]",
         "      podSelector: {matchLabels: {app: db},",
         "        matchExpressions: [{key: tier, operator: In, values: [gold]}, {key: old, operator: DoesNotExist}]}",
+        "      nodeSelector: pool notin (gpu)",
         "    mode: evict-then-delete",
         "    evictTimeout: 10m",
         "    limits: {evictionsPerSecond: 0.5, burst: 1, concurrency: 2}",
@@ -55,6 +56,7 @@ def test_a_rule_has_all_that_is_written() -> None:
             Requirement("tier", "In", frozenset({"gold"})),
             Requirement("old", "DoesNotExist"),
         ),
+        node_selector=(Requirement("pool", "NotIn", frozenset({"gpu"})),),
         mode=EvictionMode.EVICT_THEN_DELETE,
         evict_timeout_seconds=600.0,
         limit=Limit(0.5, 1, 2),
@@ -78,13 +80,14 @@ def test_a_ceiling_may_be_any_whole_number_from_0_on(written: str, seconds: int)
 
 def test_a_selector_may_be_text() -> None:
     """The same terms as in Kubernetes' own shape."""
-    text = rules('  - {name: a, match: {podSelector: "app=db,tier in (gold)"}}')
-    shape = rules(
-        "  - name: a",
-        "    match: {podSelector: {matchLabels: {app: db},",
-        "      matchExpressions: [{key: tier, operator: In, values: [gold]}]}}",
-    )
-    assert text == shape
+    for field in ("podSelector", "nodeSelector"):
+        text = rules(f'  - {{name: a, match: {{{field}: "app=db,tier in (gold)"}}}}')
+        shape = rules(
+            "  - name: a",
+            f"    match: {{{field}: {{matchLabels: {{app: db}},",
+            "      matchExpressions: [{key: tier, operator: In, values: [gold]}]}}",
+        )
+        assert text == shape
 
 
 def test_the_file_gives_the_rules_and_nothing_else() -> None:
@@ -99,7 +102,11 @@ def test_the_file_gives_the_rules_and_nothing_else() -> None:
 
 def test_the_example_on_the_page_holds() -> None:
     """What people copy first can be read, and does what the page says."""
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    example, pools = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert [rule.name for rule in read_policy(HEAD.replace("rules:\n", pools), "POLICY.md", BASE).rules] == [
+        "gpu",
+        "storage",
+    ]
     policy = read_policy(example, "POLICY.md", BASE)
     database = policy.handling("example.com/old", "team-a", {"app": "db", "tier": "silver"})
     assert database.rule is not None
@@ -219,8 +226,8 @@ def test_what_frames_the_rules_is_checked(old: str, new: str, said: str) -> None
             "maxTolerationSeconds must be a whole number of at least 0,",
         ),
         ("pause: 'yes'", "pause must be true or false, not 'yes'"),
-        ("match: [a]", "match must be a mapping of namespaces, podSelector, taintKeys, not a list"),
-        ("match: ", "match must be a mapping of namespaces, podSelector, taintKeys, not nothing"),
+        ("match: [a]", "match must be a mapping of namespaces, nodeSelector, podSelector, taintKeys, not a list"),
+        ("match: ", "match must be a mapping of namespaces, nodeSelector, podSelector, taintKeys, not nothing"),
         ("match: {taintKeys: a}", "taintKeys must be a list, not 'a'"),
         ("match: {taintKeys: [a b]}", "'a b' is not the key of a taint, or the beginning of one followed by *"),
         ("match: {taintKeys: ['*/a']}", "'*/a' is not the key of a taint, or the beginning of one followed by *"),
@@ -246,6 +253,7 @@ def test_what_cannot_be_meant_in_a_rule_is_named(rule: str, said: str) -> None:
         ("'app in db'", "'app in db' is not a label selector (key=value, "),
         ("'size>big'", "'size>big' is not a label selector (key=value, "),
         ("{labels: {}}", "unknown key 'labels' in podSelector; did you mean 'matchLabels'?"),
+        ("{app: web}", "unknown key 'app' in podSelector; known: matchExpressions, matchLabels"),
         ("{matchLabels: [app]}", "matchLabels must be a mapping of labels, not a list"),
         ("{matchLabels: {app: 1}}", "the label 'app' must be text, not the number 1 (write it in quotes: '1')"),
         ("{matchLabels: {app: yes}}", "the label 'app' must be text, not true (write it in quotes)"),
@@ -271,10 +279,11 @@ def test_what_cannot_be_meant_in_a_rule_is_named(rule: str, said: str) -> None:
     ],
 )
 def test_selectors_that_choose_nothing_that_could_be_meant(selector: str, said: str) -> None:
-    """A slip in a selector must not make it choose more or fewer pods; each is told once."""
-    found = problems(f"{HEAD}  - {{name: a, match: {{podSelector: {selector}}}}}")
-    assert len(found) == 1
-    assert found[0].startswith(f"p.yaml:4: {said}"), found
+    """A slip in a selector must not make it choose more or fewer pods; each is told once. Nodes have the same forms."""
+    for field in ("podSelector", "nodeSelector"):
+        found = problems(f"{HEAD}  - {{name: a, match: {{{field}: {selector}}}}}")
+        assert len(found) == 1
+        assert found[0].startswith(f"p.yaml:4: {said.replace('podSelector', field)}"), found
 
 
 def test_two_rules_of_one_name_are_refused() -> None:
@@ -291,6 +300,8 @@ def test_two_rules_of_one_name_are_refused() -> None:
         ("match: {taintKeys: ['*'], namespaces: [a, '*']}", "mode: evict"),
         ("match: {namespaces: [team-*]}", "match: {namespaces: [team-a, team-b-*], taintKeys: [a]}"),
         ("match: {podSelector: a=b}", "match: {podSelector: {matchLabels: {c: d, a: b}}}"),
+        ("match: {nodeSelector: a}", "match: {nodeSelector: 'a,b!=c'}"),
+        ("match: {namespaces: [shop]}", "match: {namespaces: [shop], nodeSelector: a=b}"),
     ],
 )
 def test_a_rule_that_can_never_count_is_refused(earlier: str, later: str) -> None:
@@ -309,6 +320,9 @@ def test_a_rule_that_can_never_count_is_refused(earlier: str, later: str) -> Non
         ("match: {namespaces: [team-a]}", "match: {namespaces: [team-*]}"),
         ("match: {namespaces: [shop]}", "match: {taintKeys: [a]}"),
         ("match: {podSelector: 'a=b,c=d'}", "match: {podSelector: a=b}"),
+        ("match: {nodeSelector: 'a=b'}", "match: {podSelector: a=b}"),
+        ("match: {nodeSelector: 'a=b'}", ""),
+        ("match: {nodeSelector: a!=b}", "match: {nodeSelector: a=c}"),
         ("match: {namespaces: [a, b]}", "match: {namespaces: [b, c]}"),
     ],
 )

@@ -32,13 +32,11 @@ def test_of_a_node_identity_taints_and_readiness_are_kept() -> None:
     }
 
 
-def test_of_a_nodes_labels_zone_and_role_are_kept() -> None:
-    """Other labels cost no event when they change."""
-    zone = {"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/control-plane": ""}
-    exempt = {"node.kubernetes.io/exclude-disruption": "true"}
-    node = {"metadata": {"labels": {**zone, **exempt, "kubernetes.io/hostname": "n"}}}
-    assert node_fields(node) == {"metadata": {"labels": {**zone, **exempt}}}
-    assert node_fields({"metadata": {"labels": {"kubernetes.io/hostname": "n"}}}) == {"metadata": {}}
+def test_all_labels_of_a_node_are_kept() -> None:
+    """Rules and pauses may select nodes by any of them; an empty mapping is the same as none."""
+    node = {"metadata": {"labels": {"topology.kubernetes.io/zone": "a", "pool": "gpu"}, "annotations": {"a": "b"}}}
+    assert node_fields(node) == {"metadata": {"labels": {"topology.kubernetes.io/zone": "a", "pool": "gpu"}}}
+    assert node_fields({"metadata": {"labels": {}}}) == {"metadata": {}}
 
 
 def test_the_message_of_a_nodes_readiness_is_kept_where_the_node_is_shutting_down() -> None:

@@ -82,13 +82,13 @@ def test_a_heartbeat_becomes_a_bookmark() -> None:
     [
         {**node(2), "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": True}},
         {**node(2), "status": {**node(1)["status"], "images": [{}, {}], "volumesInUse": ["v"]}},
-        node(2, labels={"zone": "a"}),
+        node(2, labels={}),
         node(2, annotations={"csi": "x"}),
         node(2, managedFields=[{"manager": "m", "time": "t", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]),
     ],
 )
 def test_a_cordon_and_other_changes_that_decide_nothing_cost_no_event(changed: dict[str, Any]) -> None:
-    """Cordon, images, volumes, labels, annotations: no decision depends on them."""
+    """Cordon, images, volumes, annotations: no decision depends on them."""
     watch_filter = WatchFilter("Node")
     seen(watch_filter, line("ADDED", node(1)))
     assert seen(watch_filter, line("MODIFIED", changed)) == [("BOOKMARK", "2")]

@@ -35,10 +35,7 @@ from taint_eviction.adapters.taints_and_tolerations import read_taints, read_tol
 from taint_eviction.core.adoption import noted_places, with_seconds
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
-    CONTROL_PLANE_LABEL,
-    EXEMPT_LABEL,
     SHUTTING_DOWN,
-    ZONE_LABEL,
     Adoption,
     ControllerRef,
     NamespacedName,
@@ -135,7 +132,6 @@ def _node(body: Mapping[str, Any], complaints: list[str]) -> Node:
     taints, about_taints = read_taints(as_list(spec.get("taints"), "spec.taints"))
     complaints += about_taints
     written_at = _taints_written_at(metadata.get("managedFields"), complaints) if taints else None
-    labels = _node_labels(metadata.get("labels"), complaints)
     return Node(
         name,
         uid,
@@ -143,24 +139,22 @@ def _node(body: Mapping[str, Any], complaints: list[str]) -> Node:
         written_at,
         version_number(metadata),
         _readiness(body.get("status"), complaints),
-        sys.intern(labels.get(ZONE_LABEL, "")),
-        exempt=EXEMPT_LABEL in labels,
-        control_plane=CONTROL_PLANE_LABEL in labels,
+        _node_labels(metadata.get("labels"), complaints),
     )
 
 
 def _node_labels(labels: object, complaints: list[str]) -> Mapping[str, str]:
-    """Return the labels of a node that the controller uses, without unreadable ones."""
+    """Return the labels of a node, without unreadable ones."""
     if labels is None:
         return _NO_LABELS
     if not is_object(labels):
-        complaints.append("metadata.labels is not an object: the node's zone and role are unknown")
+        complaints.append("metadata.labels is not an object: the node counts as one without labels")
         return _NO_LABELS
-    return {
-        name: value
-        for name in (ZONE_LABEL, EXEMPT_LABEL, CONTROL_PLANE_LABEL)
-        if isinstance(value := labels.get(name), str)
-    }
+    # Many nodes have the same keys, and often the same values: each is kept once.
+    found = {sys.intern(key): sys.intern(value) for key, value in labels.items() if isinstance(value, str)}
+    if len(found) < len(labels):
+        complaints.append("metadata.labels has a value that is not a string: such labels are left out")
+    return found
 
 
 def _readiness(status: object, complaints: list[str]) -> Readiness | None:

@@ -16,7 +16,7 @@ from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
 from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
-from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Node, Readiness, Taint
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Node, Taint
 from taint_eviction.core.outages import Outages
 
 
@@ -26,8 +26,8 @@ class KnownNode:
 
     ``asked_at``: when the latest live read or list that showed it was requested, None: only the watch has shown it.
     ``shutting_down``: its kubelet shuts it down gracefully, or did so until the node became ready again and the taint
-    not-ready, which the node lifecycle controller removes some seconds later, is still there. ``live_ready``: the
-    condition Ready from a live read that is ahead of the watch, with ``ready_version``; 0: there is none.
+    not-ready, which the node lifecycle controller removes some seconds later, is still there. ``ahead``: the node from
+    a live read that is ahead of the watch, of which only the condition Ready and the labels count; None: there is none.
     ``unready_since``: since when its condition Ready has not been True, None: it is.
     """
 
@@ -36,14 +36,13 @@ class KnownNode:
     sightings: dict[Taint, Sighting] = field(default_factory=dict)
     asked_at: float | None = None
     shutting_down: bool = False
-    live_ready: Readiness | None = None
-    ready_version: int = 0
+    ahead: Node | None = None
     unready_since: float | None = None
 
     @property
     def live_node(self) -> Node:
-        """The node with its latest known condition Ready."""
-        return replace(self.node, ready=self.live_ready) if self.ready_version else self.node
+        """The node with its latest known condition Ready, and its latest known labels."""
+        return self.node if self.ahead is None else replace(self.node, ready=self.ahead.ready, labels=self.ahead.labels)
 
     @property
     def taints(self) -> tuple[SeenTaint, ...]:
@@ -124,9 +123,10 @@ class KnownNodes:
             self._outages.forget(node.name)
         if same is not None and self._is_for_the_watch_to_bring(fact, same):
             return self._let_go_of_absent(fact, same)
-        live_ready, ready_version = None, 0
-        if same is not None and fact.asked_at is None and (node.resource_version or 0) < same.ready_version:
-            live_ready, ready_version = same.live_ready, same.ready_version
+        ahead = None
+        if same is not None and same.ahead is not None and fact.asked_at is None:
+            is_ahead = (node.resource_version or 0) < (same.ahead.resource_version or 0)
+            ahead = same.ahead if is_ahead else None
         before = {} if same is None else same.sightings
         absent_at, asked_at = self._last_seen(same), fact.asked_at
         is_one_outage = self._outages.observe(fact, None if same is None else same.node, now)
@@ -142,13 +142,13 @@ class KnownNodes:
             asked_at = same.asked_at
         shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
         unready_since = _unready_since(node, same, absent_at, now)
-        after = KnownNode(node, now.at, sightings, asked_at, shutting_down, live_ready, ready_version, unready_since)
+        after = KnownNode(node, now.at, sightings, asked_at, shutting_down, ahead, unready_since)
         self.known[node.name] = after
         changed = (
             same is None
             or _starts(sightings) != _starts(before)
             or same.shutting_down != shutting_down
-            or same.live_node.is_out_of_service != after.live_node.is_out_of_service
+            or _differ(same.live_node, after.live_node)
         )
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
 
@@ -193,15 +193,14 @@ class KnownNodes:
 
     def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode) -> NodeChange | None:
         """Observe only which taints are absent from an answer that is ahead of the watch: these evict no pod any more.
-        Also observe whether the node is ready, which decides how pods leave a node that is out of service.
+        Also observe whether the node is ready, which decides how pods leave a node that is out of service, and its
+        labels, which decide on rules and pauses.
         """
         was_tainted = bool(known.sightings)
         sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
-        was_out_of_service = known.live_node.is_out_of_service
-        known.live_ready, known.ready_version = fact.node.ready, fact.node.resource_version or 0
+        before, known.ahead = known.live_node, fact.node
         if len(sightings) == len(known.sightings):
-            is_news = known.live_node.is_out_of_service != was_out_of_service
-            return NodeChange(was_tainted, was_tainted) if is_news else None
+            return NodeChange(was_tainted, was_tainted) if _differ(before, known.live_node) else None
         self._outages.note_removed(fact.node.name, known.sightings, sightings, self._last_there(known))
         known.sightings = sightings
         if all(taint in sightings for taint in fact.node.taints if taint.effect == NO_EXECUTE):
@@ -266,6 +265,11 @@ def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool
     """Return whether the kubelet shuts the node down gracefully; ``before``: it did so far. See ``KnownNode``."""
     ready_again = before and node.is_ready and any(taint.key == NOT_READY for taint in sightings)
     return node.is_shutting_down or ready_again
+
+
+def _differ(before: Node, after: Node) -> bool:
+    """Return whether pods of a node are handled differently, apart from its taints."""
+    return before.labels != after.labels or before.is_out_of_service != after.is_out_of_service
 
 
 def _starts(sightings: dict[Taint, Sighting]) -> dict[Taint, float]:

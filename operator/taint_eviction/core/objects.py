@@ -27,7 +27,7 @@ LIFECYCLE_KEYS = frozenset({NOT_READY, UNREACHABLE})
 # Set by a person or a remediator that knows that the machine is off.
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
-# The labels of nodes that are read.
+# The labels of nodes that mean something by themselves.
 ZONE_LABEL = "topology.kubernetes.io/zone"
 EXEMPT_LABEL = "node.kubernetes.io/exclude-disruption"
 CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
@@ -122,8 +122,7 @@ class Node:
     ``taints_written_at`` is the earliest ``time`` among the managedFields entries that own ``f:spec.f:taints``: the
     last write of anything by a manager that set the list, so never too early; None if no entry owns it.
     ``resource_version`` is None if it is not a number: then no order is known. ``ready`` is None if the node has no
-    condition Ready. ``zone`` is the label topology.kubernetes.io/zone, "" where there is none. ``exempt``: by the label
-    node.kubernetes.io/exclude-disruption, disruptions of the node do not count. ``control_plane``: by its role's label.
+    condition Ready. ``labels``: all of its labels.
     """
 
     name: str
@@ -132,9 +131,22 @@ class Node:
     taints_written_at: float | None = None
     resource_version: int | None = None
     ready: Readiness | None = None
-    zone: str = ""
-    exempt: bool = False
-    control_plane: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def zone(self) -> str:
+        """Return the label topology.kubernetes.io/zone, "" where there is none."""
+        return self.labels.get(ZONE_LABEL, "")
+
+    @property
+    def exempt(self) -> bool:
+        """Return whether disruptions of the node do not count, by the label node.kubernetes.io/exclude-disruption."""
+        return EXEMPT_LABEL in self.labels
+
+    @property
+    def control_plane(self) -> bool:
+        """Return whether the node belongs to the control plane, by its role's label."""
+        return CONTROL_PLANE_LABEL in self.labels
 
     @property
     def is_ready(self) -> bool:

@@ -77,16 +77,18 @@ _MODES_BY_URGENCY = (EvictionMode.DELETE, EvictionMode.EVICT_THEN_DELETE, Evicti
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
     """The settings for some pods. An empty field matches all pods; for a field that is None the general setting
-    applies. ``taint_keys`` and ``namespaces`` are names, or prefixes followed by ``*``. ``limit`` is shared by all pods
-    of the rule, and applies in addition to the general limits. ``pause``: none of its pods is evicted. ``order``:
-    whether its pods wait for earlier tiers; ``tier``: that of its pods, None: the one that they have by themselves.
-    ``max_toleration_seconds``: finite seconds of a toleration count as no more than this.
+    applies. ``taint_keys`` and ``namespaces`` are names, or prefixes followed by ``*``. ``node_selector`` selects by
+    the labels of the pod's node (``EvictionPolicy.on``). ``limit`` is shared by all pods of the rule, and applies in
+    addition to the general limits. ``pause``: none of its pods is evicted. ``order``: whether its pods wait for earlier
+    tiers; ``tier``: that of its pods, None: the one that they have by themselves. ``max_toleration_seconds``: finite
+    seconds of a toleration count as no more than this.
     """
 
     name: str
     taint_keys: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     pod_selector: LabelSelector = ()
+    node_selector: LabelSelector = ()
     mode: EvictionMode | None = None
     evict_timeout_seconds: float | None = None
     limit: Limit = UNLIMITED
@@ -96,7 +98,9 @@ class PolicyRule:
     max_toleration_seconds: int | None = None
 
     def matches(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the rule matches a pod that is evicted because of a taint with this key."""
+        """Return whether the rule matches a pod that is evicted because of a taint with this key, on a node that its
+        selector matches.
+        """
         return (
             _named(taint_key, self.taint_keys)
             and _named(namespace, self.namespaces)
@@ -167,8 +171,16 @@ class EvictionPolicy:
     order_wait_seconds: float = 600.0
 
     def on(self, node: Node | None) -> "EvictionPolicy":
-        """Return the policy that applies to the pods of a node; for a node that is out of service it differs."""
-        return replace(self, out_of_service=True) if node is not None and node.is_out_of_service else self
+        """Return the policy that applies to the pods of a node: it has only the rules that select the node, and differs
+        for a node that is out of service.
+        """
+        rules, out_of_service = self.rules, node is not None and node.is_out_of_service
+        if any(rule.node_selector for rule in rules):
+            labels = {} if node is None else node.labels
+            rules = tuple([rule for rule in rules if chooses(rule.node_selector, labels)])
+        if rules == self.rules and not out_of_service:
+            return self
+        return replace(self, rules=rules, out_of_service=out_of_service)
 
     @property
     def same_for_all_taints(self) -> bool:

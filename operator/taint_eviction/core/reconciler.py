@@ -298,11 +298,13 @@ def decide_on(
     """Decide on a pod that has been bound to this node since ``bound``; None: the node is not known."""
     if known is None:
         return decide(pod, bound, None, policy)
+    live_node = known.live_node
+    of_node = eviction.on(live_node)
 
     def ceiling_of(taint_key: str) -> Ceiling | None:
-        return eviction.ceiling(taint_key, pod.ref.key.namespace, pod.labels)
+        return of_node.ceiling(taint_key, pod.ref.key.namespace, pod.labels)
 
-    shutting_down, out_of_service = known.shutting_down, known.live_node.is_out_of_service
+    shutting_down, out_of_service = known.shutting_down, live_node.is_out_of_service
     return decide(
         pod, bound, known.taints, policy, ceiling_of, shutting_down=shutting_down, out_of_service=out_of_service
     )

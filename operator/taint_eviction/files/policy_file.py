@@ -26,7 +26,7 @@ API_VERSION, KIND = "taint-eviction/v1", "EvictionPolicy"
 
 TOP = ("apiVersion", "kind", "rules")
 RULE = ("name", "match", "maxTolerationSeconds", "mode", "evictTimeout", "limits", "pause", "order", "tier")
-MATCH = ("taintKeys", "namespaces", "podSelector")
+MATCH = ("taintKeys", "namespaces", "podSelector", "nodeSelector")
 LIMITS = ("evictionsPerSecond", "burst", "concurrency")
 _SELECTOR = ("matchLabels", "matchExpressions")
 _EXPRESSION = ("key", "operator", "values")
@@ -112,6 +112,7 @@ class PolicyReading(Reading):
             taint_keys=self._patterns(match.get("taintKeys"), "taintKeys", _TAINT_KEYS, "the key of a taint"),
             namespaces=self._patterns(match.get("namespaces"), "namespaces", _NAMESPACES, "a namespace's name"),
             pod_selector=self._selector(match.get("podSelector"), "podSelector"),
+            node_selector=self._selector(match.get("nodeSelector"), "nodeSelector"),
         )
         of_all_taints = False
         if len(self.problems) == so_far:
@@ -236,6 +237,7 @@ def _covers(earlier: PolicyRule, later: PolicyRule) -> bool:
         _names_all(earlier.taint_keys, later.taint_keys)
         and _names_all(earlier.namespaces, later.namespaces)
         and set(earlier.pod_selector) <= set(later.pod_selector)
+        and set(earlier.node_selector) <= set(later.node_selector)
     )
 
 

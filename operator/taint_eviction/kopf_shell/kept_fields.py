@@ -7,13 +7,12 @@ same error, as reading the whole object (``tests/property/test_properties_of_kep
 
 from typing import Any
 
-from taint_eviction.core.objects import CONTROL_PLANE_LABEL, EXEMPT_LABEL, SHUTTING_DOWN, ZONE_LABEL
+from taint_eviction.core.objects import SHUTTING_DOWN
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
 
 _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
 _NODE_METADATA = ("name", "uid", "resourceVersion", "labels")
-_NODE_LABELS = (ZONE_LABEL, EXEMPT_LABEL, CONTROL_PLANE_LABEL)
 _POD_METADATA = (
     "name",
     "namespace",
@@ -43,10 +42,9 @@ _OWNED_BY_KUBELETS = tuple(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "Conta
 
 
 def node_fields(body: JsonObject) -> JsonObject:
-    """Return what the controller reads of a node: identity, zone and role, taints and their writes, condition Ready."""
+    """Return what the controller reads of a node: identity, labels, taints and their writes, condition Ready."""
     kept = _picked(body, _OBJECT)
     metadata = _narrow(kept, "metadata", (*_NODE_METADATA, "managedFields"))
-    _narrow(metadata, "labels", _NODE_LABELS)
     if metadata.get("labels") == {}:
         del metadata["labels"]
     spec, status = _narrow(kept, "spec", ("taints",)), _narrow(kept, "status", ("conditions",))

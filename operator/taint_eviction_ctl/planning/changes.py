@@ -181,7 +181,7 @@ def _nodes(pattern: str, changes: Changes, inventory: Inventory) -> list[NodeFac
         node
         for name, node in inventory.nodes.items()
         if fnmatchcase(name, pattern)
-        and chooses(changes.selector, node.labels)
+        and chooses(changes.selector, node.node.labels)
         and (not changes.zones or node.zone in changes.zones)
     ]
     if not found:

@@ -46,12 +46,12 @@ class NodeFacts:
     """A node with further facts that a plan needs."""
 
     node: Node
-    labels: Labels
 
     @property
     def zone(self) -> str:
         """The zone in its labels, "" if there is none."""
-        return next((self.labels[label] for label in _ZONE_LABELS if label in self.labels), "")
+        labels = self.node.labels
+        return next((labels[label] for label in _ZONE_LABELS if label in labels), "")
 
 
 @dataclass(slots=True)

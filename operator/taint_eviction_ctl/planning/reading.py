@@ -75,7 +75,7 @@ class InventoryReader:
 
     def _read_node(self, body: Body, place: str) -> Putting:
         node, complaints = read_node(_completed(body, namespaced=False))
-        facts = NodeFacts(node, _labels(body))
+        facts = NodeFacts(node)
         lacks_taint = len((body.get("spec") or {}).get("taints") or ()) > len(node.taints)
 
         def put() -> None:

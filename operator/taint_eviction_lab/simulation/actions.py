@@ -222,6 +222,46 @@ class WriteNode(Action):
         stage.cluster.update("nodes", kube.with_metadata(node, annotations=annotations), manager=self.manager)
 
 
+def _texts_or_none(reading: ObjectReading, at: Marked, what: str) -> dict[str, str | None]:
+    """Read a mapping of texts, in which null removes one."""
+    if not isinstance(at.value, dict):
+        reading.problem(at.line, f"{what} must be a mapping, not {described(at)}")
+        return {}
+    return {
+        name: None if text.value is None else reading.text(text, f"{what}.{name}") for name, text in at.value.items()
+    }
+
+
+def _labelling(reading: ObjectReading, at: Marked) -> tuple[str, str | None]:
+    key, equals, value = str(at.value).partition("=")
+    if not (equals or key.endswith("-")):
+        reading.problem(at.line, f"{at.value!r} is neither KEY=VALUE nor KEY-")
+    return (key, value) if equals else (key.removesuffix("-"), None)
+
+
+@action("label")
+class LabelNode(Action):
+    """Write some labels of a node in one write; None removes one."""
+
+    node: Node
+    labels: Annotated[Mapping[str, str | None], Key("labels", _texts_or_none)]
+
+    @classmethod
+    def read(cls, reading: ObjectReading, at: Marked) -> Self | None:
+        """Read ``NODE KEY=VALUE`` or ``NODE KEY-``, as ``kubectl label`` takes them, or a mapping."""
+        if isinstance(at.value, dict):
+            return super().read(reading, at)
+        words = reading.words(at, 2, "label takes 'NODE KEY=VALUE' or 'NODE KEY-', or a mapping")
+        return cls(reading.use_node(words[0]), dict(_labelling(reading, word) for word in words[1:])) if words else None
+
+    async def perform(self, stage: ReplayStage) -> None:
+        """Write the node."""
+        node = stage.cluster.body("nodes", self.node)
+        labels = {**(node["metadata"].get("labels") or {}), **self.labels}
+        kept = {key: value for key, value in labels.items() if value is not None}
+        stage.cluster.update("nodes", kube.with_metadata(node, labels=kept), manager="kubectl-label")
+
+
 def _readiness(reading: ObjectReading, at: Marked, _: str) -> str:
     # YAML reads True and False as booleans.
     return str(at.value) if isinstance(at.value, bool) else reading.text(at, "status", ("True", "False", "Unknown"))
@@ -561,21 +601,12 @@ class SetHold(Action):
         _write_pod(stage, self.pod, lambda pod: kube.with_annotations(pod, {kube.HOLD_ANNOTATION: self.hold}))
 
 
-def _annotations(reading: ObjectReading, at: Marked, what: str) -> dict[str, str | None]:
-    if not isinstance(at.value, dict):
-        reading.problem(at.line, f"{what} must be a mapping, not {described(at)}")
-        return {}
-    return {
-        name: None if text.value is None else reading.text(text, f"{what}.{name}") for name, text in at.value.items()
-    }
-
-
 @action("annotate")
 class Annotate(Action):
     """Write some annotations of a pod; None removes one."""
 
     pod: Pod
-    annotations: Annotated[Mapping[str, str | None], Key("annotations", _annotations)]
+    annotations: Annotated[Mapping[str, str | None], Key("annotations", _texts_or_none)]
 
     async def perform(self, stage: ReplayStage) -> None:
         """Write the pod."""

@@ -253,7 +253,7 @@ class AdoptionJudge:
         if late_at + _ADOPTED_WITHIN_SECONDS > min(self._calm_until, trace.at):
             return  # It may go for a pod by seconds that have just been changed.
         own = replace(pod, rules=())  # The built-in controller knows no ceiling.
-        tolerance = min(tolerated_for(own, key, value) for key, value, _ in node.taints)
+        tolerance = min(tolerated_for(own, node, key, value) for key, value, _ in node.taints)
         if tolerance >= max(self._settings.from_seconds, 0.001):
             self._breach("not adopted in time", trace, f"known at {known_at:.3f}, and tolerated for {tolerance:.3f}")
 

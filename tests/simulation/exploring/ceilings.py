@@ -22,11 +22,14 @@ _CEILINGS, _SECONDS = (0, 2, 5, 15), (1, 10, 20, 45, "ever", 2**63 - 1, 2**63 - 
 # What a rule matches
 
 
-def rule_matches(rule: PolicyRule, taint_key: str, namespace: str, labels: Mapping[str, str]) -> bool:
+def rule_matches(
+    rule: PolicyRule, taint_key: str, namespace: str, labels: Mapping[str, str], node_labels: Mapping[str, str]
+) -> bool:
     """Return whether a rule matches a pod that a taint with this key evicts."""
     of_key = not rule.taint_keys or any(fnmatch.fnmatchcase(taint_key, one) for one in rule.taint_keys)
     of_space = not rule.namespaces or any(fnmatch.fnmatchcase(namespace, one) for one in rule.namespaces)
-    return of_key and of_space and all(_chosen(term, labels) for term in rule.pod_selector)
+    of_pod = all(_chosen(term, labels) for term in rule.pod_selector)
+    return of_key and of_space and of_pod and all(_chosen(term, node_labels) for term in rule.node_selector)
 
 
 def _chosen(term: Requirement, labels: Mapping[str, str]) -> bool:
@@ -45,6 +48,7 @@ def shorten_only(rules: Iterable[PolicyRule]) -> bool:
             rule.taint_keys,
             rule.namespaces,
             rule.pod_selector,
+            rule.node_selector,
             max_toleration_seconds=rule.max_toleration_seconds,
         )
         for rule in rules

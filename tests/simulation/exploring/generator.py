@@ -15,6 +15,7 @@ from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
 from tests.simulation.exploring.ordering import add_order, leave_in_order
 from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.people_worlds import PeopleWorlds
+from tests.simulation.exploring.pools import add_pools
 from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.racing import Races
 from tests.simulation.exploring.random_faults import RandomFaults
@@ -48,6 +49,7 @@ def made_up(seed: int) -> JsonObject:
     add_ceilings(document, seed)
     add_adoption(document, seed)
     add_late_adoptions(document, seed)
+    add_pools(document, seed)
     return document
 
 

@@ -98,18 +98,19 @@ class HandlingJudge:
         """Whether the rules were ever changed."""
         return self._rules_since > -NEVER
 
-    def ways(self, uid: str, since: float, due_by: float = NEVER) -> set[Way]:
-        """Return how a pod may have to be evicted, by any state of the pod and its node since ``since``, for each taint
-        that is due by ``due_by``.
+    def ways(self, uid: str, since: float, due_by: float = NEVER, node_since: float | None = None) -> set[Way]:
+        """Return how a pod may have to be evicted, by any state of the pod since ``since`` and of its node since
+        ``node_since`` (None: the same), for each taint that is due by ``due_by``.
         """
+        node_since = since if node_since is None else node_since
         pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.left_alone]
-        nodes = [node for node in self._truth.node_states(pods[-1].node or "", since) if node] if pods else []
+        nodes = [node for node in self._truth.node_states(pods[-1].node or "", node_since) if node] if pods else []
         return {
-            self._way(pod, taint[0], node.unready_at <= due_by)
+            self._way(pod, node, taint[0], due_by)
             for pod in pods
             for node in nodes
             for taint, began_at in node.taints.items()
-            if tolerated_for(pod, *taint[:2]) < NEVER
+            if tolerated_for(pod, node, *taint[:2]) < NEVER
             if due_at(replace(node, taints={taint: began_at}), pod) <= due_by
         }
 
@@ -154,7 +155,7 @@ class HandlingJudge:
             node is not None
             and not pod.left_alone
             and any(
-                self._way(pod, taint[0], node.unready_at <= due_by).exempt
+                self._way(pod, node, taint[0], due_by).exempt
                 and due_at(replace(node, taints={taint: began_at}), pod) <= due_by
                 for taint, began_at in node.taints.items()
             )
@@ -162,8 +163,11 @@ class HandlingJudge:
             for node in nodes
         )
 
-    def _way(self, pod: PodState, taint_key: str, unready: bool) -> Way:
-        matching = [rule for rule in self._rules if rule_matches(rule, taint_key, pod.namespace, pod.labels)]
+    def _way(self, pod: PodState, node: NodeState, taint_key: str, due_by: float) -> Way:
+        unready = node.unready_at <= due_by
+        matching = [
+            rule for rule in self._rules if rule_matches(rule, taint_key, pod.namespace, pod.labels, node.labels)
+        ]
         ruled = any(_names(rule, taint_key) for rule in matching) or any(rule.pause for rule in matching[:1])
         if taint_key == OUT_OF_SERVICE and unready and not ruled:
             return Way("", EvictionMode.DELETE, 0.0, False, exempt=True)

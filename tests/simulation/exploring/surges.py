@@ -279,7 +279,7 @@ class SurgeJudge:
             return False
         pods = [pod for uid in self._truth.pods for pod in self._truth.pod_states(uid, newest_old) if pod.node == name]
         return not self._watched or any(
-            tolerated_for(pod, key, value) <= 0 for pod in pods for key, value, _ in node.taints
+            tolerated_for(pod, node, key, value) <= 0 for pod in pods for key, value, _ in node.taints
         )
 
     def cause(self, trace: Trace, latch: Latch, reset_at: float) -> str:

@@ -27,6 +27,8 @@ _ENDS_SECONDS = 0.5
 # Reads that take longer than this, or are never answered, keep a process from reading a pause.
 _SLOW_SECONDS = 0.1
 _LOOK_BACK_SECONDS = 60.0
+# The node of a pod is read this long before a call at most, also where the first read took too long.
+_READ_SECONDS = 10.0
 # How a readable value for the breaker's key begins, and what ends a pause.
 _CLOSED = '{"open": false, "reset": '
 _RESUMED = "false"
@@ -223,9 +225,12 @@ class SuspensionJudge:
             self._is_hindered(trace, read)
         ):
             self._breach("paused", trace, f"since {since:.3f}, and nobody noticed")
-        ways = self._handling.ways(trace.uid, trace.at - _LOOK_BACK_SECONDS, trace.at + TICK)
+        since = trace.at - _LOOK_BACK_SECONDS
+        # The node was read for the call.
+        ways = self._handling.ways(trace.uid, since, trace.at + TICK, node_since=trace.at - _READ_SECONDS)
         if ways and all(way.paused for way in ways):
             self._breach("paused", trace, "by a rule of the policy")
+        ways = self._handling.ways(trace.uid, since, trace.at + TICK)
         if any(way.exempt for way in ways) and not self._surges.holds_exempt(trace):
             return
         by_itself = self._settings.breaker.closes_by_itself

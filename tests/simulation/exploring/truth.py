@@ -50,6 +50,7 @@ class NodeState:
     has_condition: bool = False
     unready_at: float = -NEVER
     resumed_at: float = -NEVER
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def carries(self, key: str) -> bool:
         """Return whether the node has a NoExecute taint with this key."""
@@ -175,9 +176,9 @@ def held_seconds(told: str | None) -> float:
     return math.inf if found is None else int(found[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
 
 
-def tolerated_for(pod: PodState, key: str, value: str) -> float:
-    """Return for how many seconds a pod tolerates a NoExecute taint, by its first matching toleration, and by the
-    ceiling of the first matching rule where these seconds have an end.
+def tolerated_for(pod: PodState, node: NodeState, key: str, value: str) -> float:
+    """Return for how many seconds a pod on a node tolerates a NoExecute taint, by its first matching toleration, and by
+    the ceiling of the first matching rule where these seconds have an end.
     """
     fitting = [toleration for toleration in pod.tolerations if tolerates(toleration, key, value)]
     if not fitting:
@@ -185,7 +186,7 @@ def tolerated_for(pod: PodState, key: str, value: str) -> float:
     seconds = fitting[0].get("tolerationSeconds")
     if seconds in (None, MARK):
         return math.inf
-    rules = [rule for rule in pod.rules if rule_matches(rule, key, pod.namespace, pod.labels)]
+    rules = [rule for rule in pod.rules if rule_matches(rule, key, pod.namespace, pod.labels, node.labels)]
     ceiling = rules[0].max_toleration_seconds if rules else None
     return float(max(0, seconds if ceiling is None else min(seconds, ceiling)))
 
@@ -203,7 +204,7 @@ def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -
         if at_the_latest:
             start = max(node.written_at, pod.bound_at) + 1.0
         is_off = key == OUT_OF_SERVICE and node.unready_at < NEVER
-        earliest = min(earliest, start + tolerated_for(pod, key, value) + (0.0 if is_off else pod.held_seconds))
+        earliest = min(earliest, start + tolerated_for(pod, node, key, value) + (0.0 if is_off else pod.held_seconds))
     return earliest
 
 
@@ -303,7 +304,10 @@ class Truth:
         unready_at = NEVER
         if ready != "True":
             unready_at = before.unready_at if before is not None and before.unready_at < NEVER else now
-        state = NodeState(now, metadata["uid"], taints, written_at, lost_at, ready is not None, unready_at, resumed_at)
+        labels = metadata.get("labels") or {}
+        state = NodeState(
+            now, metadata["uid"], taints, written_at, lost_at, ready is not None, unready_at, resumed_at, labels
+        )
         self.versions[metadata["resourceVersion"]] = state
         states.append((now, state))
 
