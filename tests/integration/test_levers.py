@@ -309,3 +309,6 @@ async def test_pauses_made_together_are_shown_in_one_line(levers: Levers) -> Non
     await until(lambda: "c" not in levers.left())
     status = (await levers.pull("status")).out
     assert "evictions of 22 nodes (cp, m0, m1, …) are paused (since " in status
+    said = await levers.pull("resume", "--all", "--yes")
+    assert "evictions are no longer paused for 22 nodes (cp, m0, m1, …) (since " in said.out
+    assert "m7" not in said.out

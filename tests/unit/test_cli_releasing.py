@@ -1,11 +1,13 @@
 """What ``resume`` and ``breaker reset`` make of the leader's answer on the pods that they would let go."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, Release
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, Release
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered
 from taint_eviction_ctl.cli.control_state import Reached
 from taint_eviction_ctl.cli.releasing import Going, count_going
@@ -13,6 +15,8 @@ from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
 RELEASE = Release(frozenset([EVERYTHING]))
 PAUSED = ControlState(Pause())
+RESET = parse_rfc3339("2030-01-01T00:00:30Z") or 0.0
+NOT_READ = "the leader has not read the pauses and the breaker's state as they are now"
 
 
 def answer(*names: str, **fields: Any) -> Document:
@@ -31,7 +35,9 @@ def answer(*names: str, **fields: Any) -> Document:
     } | fields
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, *answers: Document | Unanswered) -> Going | str:
+def counted(
+    monkeypatch: pytest.MonkeyPatch, *answers: Document | Unanswered, standing: ControlState = PAUSED
+) -> Going | str:
     """Count with these answers, of which the last one repeats."""
     left = list(answers)
 
@@ -49,7 +55,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, *answers: Document | Unanswered) ->
     class Anywhere:
         calls = where = None
 
-    return run_virtually(count_going(cast(Reached, Anywhere()), {}, PAUSED, RELEASE), 0.0)
+    return run_virtually(count_going(cast(Reached, Anywhere()), {}, standing, RELEASE), 0.0)
 
 
 def test_the_numbers_are_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +73,32 @@ def test_the_numbers_are_known_although_a_later_page_does_not_come(monkeypatch: 
 def test_a_leader_that_has_not_read_the_pauses_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads them every two seconds; until then it would count too many pods, or too few."""
     assert isinstance(counted(monkeypatch, answer(pauses=[]), answer(ordersKnown=False), answer("x")), Going)
-    assert counted(monkeypatch, answer(pauses=[])) == "the leader has not read the pauses as they are now"
+    assert counted(monkeypatch, answer(pauses=[])) == NOT_READ
+
+
+def open_since(since: str | None) -> dict[str, Any]:
+    """The breaker of a leader, open since a time."""
+    return {"open": True, "since": since}
+
+
+@pytest.mark.parametrize(
+    ("standing", "breaker", "is_read"),
+    [
+        (replace(PAUSED, reset_epoch=RESET), open_since("2030-01-01T00:00:00Z"), False),
+        (replace(PAUSED, reset_epoch=RESET), open_since("2030-01-01T00:01:00Z"), True),
+        (replace(PAUSED, reset_epoch=RESET), {"open": False, "since": None}, True),
+        (PAUSED, open_since("2030-01-01T00:00:00Z"), True),
+        (replace(PAUSED, reset_epoch=RESET), open_since(None), True),
+        (replace(PAUSED, latch=Latch(RESET, "")), {"open": False, "since": None}, False),
+        (replace(PAUSED, latch=Latch(RESET, "")), open_since("2030-01-01T00:00:30Z"), True),
+    ],
+)
+def test_a_leader_that_has_not_read_a_reset_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, standing: ControlState, breaker: dict[str, Any], is_read: bool
+) -> None:
+    """Otherwise it would count no pod, and all would leave a second later. It may have opened again by itself."""
+    found = counted(monkeypatch, answer(breaker=breaker), standing=standing)
+    assert (found == NOT_READ) is not is_read
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ They write the state ConfigMap, which every replica polls; they contact no contr
 
 import asyncio
 import sys
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -108,6 +109,25 @@ def in_force(control_state: ControlState, scope: PauseScope, how: str = "") -> s
 def no_longer(scope: PauseScope, before: Pause) -> str:
     """Return a sentence that a pause has ended."""
     return f"{_subject(scope)} are no longer paused{_object(scope)}{_since(before)}"
+
+
+def no_longer_lines(scopes: Sequence[PauseScope], before: ControlState, after: ControlState) -> list[str]:
+    """Return what has ended of these pauses; those that were made together share a line."""
+    pauses, together = before.pauses(), defaultdict[tuple[str, Pause], list[str]](list)
+    for scope in scopes:
+        if scope in pauses:
+            together[scope.kind, pauses[scope]].append(scope.name)
+    lines = []
+    for scope in scopes:
+        was = pauses.get(scope)
+        names = [] if was is None else together[scope.kind, was]
+        if was is None:
+            lines.append(in_force(after, scope))
+        elif len(names) <= MAX_NAMES:
+            lines.append(no_longer(scope, was))
+        elif scope.name == names[0]:
+            lines.append(f"evictions are no longer paused for {some(scope.kind, names)}{_since(was)}")
+    return lines
 
 
 def held_back(control_state: ControlState, how: str = "") -> list[str]:

@@ -23,6 +23,7 @@ from taint_eviction_ctl.cli.control_state import (
     held_back,
     in_force,
     no_longer,
+    no_longer_lines,
     state_flags,
 )
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
@@ -206,9 +207,8 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
             break
         before = await _changed_meanwhile(on, shown)
     after = await on.state.read() or ControlState()
-    for scope in scopes:
-        was = before.pauses().get(scope)
-        click.echo(in_force(after, scope) if was is None else no_longer(scope, was))
+    for line in no_longer_lines(scopes, before, after):
+        click.echo(line)
     if not scopes:
         click.echo("nothing is paused")
     for line in held_back(after.at(on.clock.now().server_epoch), "still"):

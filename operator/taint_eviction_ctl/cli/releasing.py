@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.release_query import release_text
 from taint_eviction.cli.exit_codes import ExitCode, give_up
@@ -100,16 +101,28 @@ async def count_going(on: Reached, flags: Mapping[str, Any], standing: ControlSt
 
 
 async def _up_to_date(asking: Ask, query: Mapping[str, str | int], standing: ControlState) -> Document:
-    """Return the leader's answer once it knows the same pauses as this command."""
-    ordered = {(scope.kind, scope.name or None) for scope in standing.pauses()}
+    """Return the leader's answer once it knows what this command knows of pauses and breaker."""
     for look in range(_LOOKS):
         document = await asking("/status", query)
         if document.get("release") is None:
             raise Unanswered("the controller is of another version, and cannot say it")
-        if document["ordersKnown"] and ordered == {(each["scope"], each["name"]) for each in document["pauses"]}:
+        if _knows(document, standing):
             return document
         await asyncio.sleep(_LOOK_SECONDS if look + 1 < _LOOKS else 0.0)
-    raise Unanswered("the leader has not read the pauses as they are now")
+    raise Unanswered("the leader has not read the pauses and the breaker's state as they are now")
+
+
+def _knows(document: Document, standing: ControlState) -> bool:
+    """Return whether the leader has read the pauses, and the last opening or reset of the breaker."""
+    ordered = {(scope.kind, scope.name or None) for scope in standing.pauses()}
+    if not document["ordersKnown"] or ordered != {(each["scope"], each["name"]) for each in document["pauses"]}:
+        return False
+    breaker = document["breaker"]
+    if standing.latch is not None or not breaker["open"]:
+        return bool(breaker["open"]) or standing.latch is None
+    # It may have opened since, and not have written that yet.
+    since_epoch = parse_rfc3339(breaker["since"])
+    return standing.reset_epoch is None or since_epoch is None or since_epoch > standing.reset_epoch
 
 
 async def told(on: Reached, going: Going | str) -> str:
