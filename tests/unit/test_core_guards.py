@@ -21,14 +21,22 @@ WHY = Pause(epoch(1), "maintenance")
 NOTHING = ControlState()
 
 
-def guards(policy: BreakerPolicy | None = None, control_state: ControlState | None = NOTHING) -> Guards:
+class Blocking(Guards):
+    """Guards whose breaker is at hand."""
+
+    def __init__(self, policy: BreakerPolicy, control_state: ControlState | None) -> None:
+        self.breaker = Breaker(policy)
+        super().__init__(EvictionPolicy(), self.breaker, control_state)
+
+
+def guards(policy: BreakerPolicy | None = None, control_state: ControlState | None = NOTHING) -> Blocking:
     """Guards with an empty control state, or the given one."""
-    return Guards(EvictionPolicy(), Breaker(policy or BreakerPolicy()), control_state)
+    return Blocking(policy or BreakerPolicy(), control_state)
 
 
-def tainted(it: Guards, at: float = 1) -> dict[str, KnownNode]:
+def tainted(it: Blocking, at: float = 1) -> dict[str, KnownNode]:
     """A cluster of one tainted node with a pod that must be evicted."""
-    it._breaker.evicts("n1", taint())
+    it.breaker.evicts("n1", taint())
     return {"n1": KnownNode(node(taint()), at, {taint(): since(at)})}
 
 
@@ -139,7 +147,7 @@ def test_pods_due_during_a_pause_do_not_open_the_breaker() -> None:
     it = guards(ANY_NODE, ControlState(cluster=Pause()))
     assert it.evaluate({}, 1000, moment(1)) == []
     ordered(it, 2, ControlState())
-    it._breaker.count_due(1000)
+    it.breaker.count_due(1000)
     assert it.evaluate({}, 1000, moment(2)) == []
     assert it.evaluate({}, 1006, moment(3)) == [
         BreakerOpened(own_latch(epoch(3), "1006 pods due at once, more than 5"))
@@ -159,7 +167,7 @@ def test_a_person_who_ends_a_pause_of_all_evictions_knows_the_backlog() -> None:
     paused = ControlState(cluster=Pause())
     it = guards(ANY_NODE, paused)
     ordered(it, 1, paused)
-    it._breaker.count_due(0)
+    it.breaker.count_due(0)
     ordered(it, 2, ControlState())
     assert it.evaluate({}, 1000, moment(2)) == []
     other = guards(ANY_NODE, ControlState(nodes={"n9": Pause()}))
@@ -177,10 +185,10 @@ def test_a_latch_in_the_cluster_opens_the_breaker_of_every_replica() -> None:
     by_hand = Latch(epoch(0.5), "by hand")
     assert ordered(it, 5, ControlState(latch=latch)) == [BreakerOpened(latch)]
     assert ordered(it, 6, ControlState(latch=replace(latch, since_epoch=epoch(2)))) == []
-    assert it._breaker.latch == latch
+    assert it.breaker.latch == latch
     assert ordered(it, 7, ControlState(latch=by_hand)) == []
     assert ordered(it, 8, ControlState(latch=latch)) == []
-    assert it._breaker.latch == by_hand
+    assert it.breaker.latch == by_hand
 
 
 def test_a_known_latch_stays_when_the_config_map_is_gone() -> None:
@@ -199,7 +207,7 @@ def test_a_reset_counts_if_it_is_not_older_than_the_latch(reset_at: float, close
     effects = ordered(it, 12, ControlState(reset_epoch=epoch(reset_at)))
     assert effects == ([BreakerClosed()] if closed else [])
     assert (it.blocking_all(moment(0)) is None) is closed
-    assert it._breaker.reset_epoch == (epoch(reset_at) if closed else None)
+    assert it.breaker.reset_epoch == (epoch(reset_at) if closed else None)
 
 
 def test_a_reset_counts_once() -> None:
@@ -249,7 +257,7 @@ def test_a_breaker_that_closed_by_itself_ignores_its_old_latch_in_the_cluster() 
     latch = own_latch(epoch(2), CAUSE)
     assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(latch)]
     ordered(it, 3, ControlState(latch=latch))
-    it._breaker.node_changed("n1", ())
+    it.breaker.node_changed("n1", ())
     assert it.evaluate(nodes, 0, moment(4)) == [BreakerClosed()]
     assert ordered(it, 5, ControlState(latch=latch)) == []
     assert it.blocking_all(moment(0)) is None
@@ -264,13 +272,13 @@ def test_a_latch_whose_closing_is_in_the_cluster_is_no_old_news_when_it_is_seen_
     nodes = tainted(it)
     latch = own_latch(epoch(2), CAUSE)
     it.evaluate(nodes, 0, moment(2))
-    it._breaker.node_changed("n1", ())
+    it.breaker.node_changed("n1", ())
     assert it.evaluate(nodes, 0, moment(4)) == [BreakerClosed()]
     if how == "read":
         ordered(it, 5, ControlState(reset_epoch=epoch(4)))
     else:
-        assert it._breaker.closed is not None
-        it._breaker.closing_written(it._breaker.closed)
+        assert it.breaker.closed is not None
+        it.breaker.closing_written(it.breaker.closed)
     assert ordered(it, 6, ControlState(latch=latch)) == [BreakerOpened(latch)]
 
 
@@ -297,7 +305,7 @@ def test_an_unreadable_latch_opens_a_breaker_that_closed_by_itself() -> None:
     it = guards(CLOSES)
     nodes = tainted(it)
     it.evaluate(nodes, 0, moment(2))
-    it._breaker.node_changed("n1", ())
+    it.breaker.node_changed("n1", ())
     it.evaluate(nodes, 0, moment(4))
     unreadable = Latch(epoch(1), "shut", unreadable=True)
     assert ordered(it, 5, ControlState(latch=unreadable)) == [BreakerOpened(unreadable)]
@@ -310,7 +318,7 @@ def test_an_unreadable_latch_keeps_the_breaker_from_closing_by_itself() -> None:
     it.evaluate(nodes, 0, moment(2))
     unreadable = Latch(epoch(1), "shut", unreadable=True)
     assert ordered(it, 3, ControlState(latch=unreadable)) == []
-    it._breaker.node_changed("n1", ())
+    it.breaker.node_changed("n1", ())
     assert it.evaluate(nodes, 0, moment(4)) == []
     assert ordered(it, 5, ControlState(reset_epoch=epoch(5))) == [BreakerClosed()]
 
@@ -333,7 +341,7 @@ def test_a_restored_latch_replaces_the_unreadable_one() -> None:
     ordered(it, 2, ControlState(latch=latch))
     ordered(it, 3, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
     assert ordered(it, 4, ControlState(latch=latch)) == []
-    assert it._breaker.latch == latch
+    assert it.breaker.latch == latch
 
 
 def test_after_an_unreadable_value_is_corrected_the_breaker_evaluates_again() -> None:
@@ -360,7 +368,7 @@ def test_a_backlog_held_by_an_unreadable_value_may_be_worked_off() -> None:
 def test_a_reset_from_the_future_does_not_hide_a_surge() -> None:
     """Once the clock is right, a reset dated later than now counts as of now."""
     it = guards(ANY_NODE)
-    it._breaker.reset(epoch(7200))
+    it.breaker.reset(epoch(7200))
     ordered(it, 4, ControlState())
     assert [type(effect) for effect in it.evaluate(tainted(it, 5), 0, moment(6))] == [BreakerOpened]
 
@@ -369,7 +377,7 @@ def test_nothing_is_due_while_everything_is_paused() -> None:
     """The breaker does not open even if its policy allows no due pod."""
     it = guards(BreakerPolicy(enabled=True, max_due=0), ControlState(cluster=WHY))
     assert it.evaluate({}, 5, moment(1)) == []
-    assert it._breaker.latch is None
+    assert it.breaker.latch is None
     assert [type(effect) for effect in ordered(it, 2, NOTHING) + it.evaluate({}, 0, moment(2))] == [Resumed]
 
 
@@ -380,8 +388,8 @@ def test_a_breaker_found_open_closes_by_itself_only_once_its_cause_was_seen_and_
     assert it.evaluate({}, 0, moment(10)) == []
     nodes = tainted(it, 6)
     assert it.evaluate(nodes, 0, moment(11)) == []
-    it._breaker.node_changed("n1", ())
+    it.breaker.node_changed("n1", ())
     assert it.evaluate({}, 0, moment(12)) == [BreakerClosed()]
     ordered(it, 20, ControlState(latch=own_latch(epoch(19), CAUSE)))
     assert it.evaluate({}, 0, moment(20)) == []
-    assert it._breaker.latch is not None
+    assert it.breaker.latch is not None
