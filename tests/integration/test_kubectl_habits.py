@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -171,6 +172,31 @@ async def test_history_takes_a_pod_as_explain_does(shop: Shop, words: tuple[str,
     assert json.loads((await shop.say("history", "shop/db-0", "-o", "json")).out)["outcomes"] == []
     of_node = await shop.say("history", "node/n1", "-o", "json")
     assert [each["name"] for each in json.loads(of_node.out)["outcomes"]] == ["db-1"]
+
+
+async def test_a_dry_run_answers_where_no_controller_runs(tmp_path: Path) -> None:
+    """After the README's first step it is the only replica: three commands find it, and say what it is."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "cp")
+        add_pod(server, "web-0", "n1")
+        election = replace(LEASE, lease_name="taint-eviction-controller-dry-run")
+        async with controlling(server, replace(QUICK, dry_run=True, election=election)) as controlled:
+            await controlled.until(controlled.application.gate.may_act)
+            server.taint("n1", KEY)
+            own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
+            own["metadata"]["labels"] = {"app.kubernetes.io/name": "taint-eviction-controller"}
+            server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
+            shop = Shop(server, controlled, write_kubeconfig(tmp_path / "config", server))
+            await controlled.until(controlled.application.live.controller.status.known_keys)
+            async with asyncio.timeout(10):
+                while "web-0" not in (await shop.say("history")).out:  # noqa: ASYNC110 - asked again
+                    await asyncio.sleep(0.05)
+            status, history = await shop.say("status"), await shop.say("history")
+            assert (status.code, history.code) == (0, 0)
+            assert ": dry run, ready" in status.out.splitlines()[0]
+            assert "dry run" in history.out
+            assert "dry run" in (await shop.say("explain", "web-0")).out
+            assert (await shop.say("status", "--lease-name", "mine")).code == 3
 
 
 async def test_status_of_a_namespace_that_does_not_exist_warns(shop: Shop) -> None:

@@ -22,6 +22,7 @@ from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import visible_in
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import ElectionSettings
 from taint_eviction_ctl.cli.flags import (
     KUBECONFIG_FLAGS,
     LEASE_FLAGS,
@@ -34,7 +35,7 @@ from taint_eviction_ctl.cli.flags import (
 from taint_eviction_ctl.cli.values import HttpUrl
 
 _TIMEOUT_SECONDS = 10.0
-_SHADOW_LEASE = "taint-eviction-controller-dry-run"
+SHADOW_LEASE = "taint-eviction-controller-dry-run"
 
 Document = dict[str, Any]
 WrittenT = TypeVar("WrittenT")
@@ -46,7 +47,7 @@ _FLAGS = (
 )
 # The name in the overlay. The environment variable for the other verbs names another Lease.
 _SHADOW_LEASE_FLAG = flag(
-    "--lease-name", default=_SHADOW_LEASE, show_envvar=False, allow_from_autoenv=False, help="Name of its Lease."
+    "--lease-name", default=SHADOW_LEASE, show_envvar=False, allow_from_autoenv=False, help="Name of its Lease."
 )
 
 
@@ -141,20 +142,31 @@ async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
     try:
-        yield asking_leader(calls, f"{connection.where}: {connection.url}", flags)
+        yield asking_leader(calls, f"{connection.where}: {connection.url}", flags, or_dry_run=True)
     finally:
         await connection.close()
 
 
-def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
-    """Return a function that asks the leader through the API server; ``where`` names that server in messages."""
+def may_be_dry_run(flags: Mapping[str, Any]) -> bool:
+    """Return whether a dry run may answer where no controller does: nobody has named another Lease."""
+    return bool(flags["lease_name"] == ElectionSettings().lease_name)
+
+
+def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any], *, or_dry_run: bool = False) -> Ask:
+    """Return a function that asks the leader through the API server; ``where`` names that server in messages.
+    ``or_dry_run``: if no controller leads, that of the dry run, which its documents say.
+    """
     namespace, lease = flags["lease_namespace"], f"Lease {flags['lease_namespace']}/{flags['lease_name']}"
     store = KubernetesLease(calls, namespace, flags["lease_name"])
+    shadow = KubernetesLease(calls, namespace, SHADOW_LEASE) if or_dry_run and may_be_dry_run(flags) else None
 
     async def asking(path: str, query: Mapping[str, str | int]) -> Document:
         """Ask the replica that holds the Lease now."""
         try:
             record = await store.read()
+            if shadow is not None and (record is None or not record.holder):
+                dry = await shadow.read()
+                record = dry if dry is not None and dry.holder else record
             if record is None:
                 raise Unanswered(
                     f"there is no {lease}: is the controller installed there? status --server asks a replica directly"

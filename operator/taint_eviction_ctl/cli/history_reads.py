@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, asking_all, asking_at, next_page
+from taint_eviction_ctl.cli.asking import (
+    SHADOW_LEASE,
+    Ask,
+    Document,
+    Unanswered,
+    asking_all,
+    asking_at,
+    may_be_dry_run,
+    next_page,
+)
 
 _LABEL = "app.kubernetes.io/name=taint-eviction-controller"
 # The replica that evicted the pod knows more than one that only saw the deletion.
@@ -26,7 +35,8 @@ class Remembered:
 async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> Remembered:
     """Ask all replicas, or the one at --server; raise ``Unanswered`` if none answers.
 
-    A dry run in the same namespace has the same labels and evicts no pod: it counts only if its Lease or URL is named.
+    A dry run in the same namespace has the same labels and evicts no pod: it counts only if its Lease or URL is named,
+    or if it is alone there.
     """
     async with contextlib.AsyncExitStack() as stack:
         if flags["server"]:
@@ -34,7 +44,10 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
         else:
             asks = await stack.enter_async_context(asking_all(flags, _LABEL))
         answers = await asyncio.gather(*(_pages(ask, query) for ask in asks), return_exceptions=True)
-    found, by_uid = Remembered(), dict[str, Document]()
+    found, by_uid, name = Remembered(), dict[str, Document](), flags["lease_name"]
+    heads = [answer[0] for answer in answers if not isinstance(answer, BaseException)]
+    if may_be_dry_run(flags) and not any(_is_asked_for(head, name) for head in heads):
+        name = SHADOW_LEASE
     for answer in answers:
         if isinstance(answer, Unanswered | CallFailed):
             found.unanswered.append(str(answer))
@@ -43,7 +56,7 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
         else:
             head, outcomes = answer
             identity, dry_run = str(head["identity"]), head["dryRun"] is True
-            if not flags["server"] and not _is_asked_for(head, flags):
+            if not flags["server"] and not _is_asked_for(head, name):
                 what = "is a dry run" if dry_run else "belongs to another Lease"
                 found.unanswered.append(f"{identity} {what}: --lease-name or --server asks it")
                 continue
@@ -58,10 +71,10 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
     return found
 
 
-def _is_asked_for(head: Document, flags: Mapping[str, Any]) -> bool:
+def _is_asked_for(head: Document, lease_name: str) -> bool:
     lease = head["lease"]
     # Without a Lease it runs alone.
-    return not head["dryRun"] if lease is None else bool(lease["name"] == flags["lease_name"])
+    return not head["dryRun"] if lease is None else bool(lease["name"] == lease_name)
 
 
 async def _pages(asking: Ask, query: Mapping[str, str | int]) -> tuple[Document, list[Document]]:
