@@ -87,10 +87,9 @@ async def test_explain_without_a_namespace_uses_that_of_the_context(shop: Shop) 
 async def test_explain_of_an_unknown_pod_suggests_a_similar_one(shop: Shop, pod: str, near: str | None) -> None:
     """The suggestion is a pod of the same namespace, even if it is gone, or a pod of the same name elsewhere."""
     said = await shop.say("explain", pod)
-    assert said.code == 0
-    [line] = said.out.splitlines()
-    assert line.startswith(f"{pod} is not known: ")
-    assert line.endswith(f"; did you mean '{near}'?" if near else "are known")
+    assert said.code == 1
+    suggested = f"; did you mean '{near}'?" if near else ""
+    assert said.out == f"{pod} is not known: there is no such pod{suggested}\n"
     assert json.loads((await shop.say("explain", pod, "-o", "json")).out)["near"] == near
 
 
@@ -104,8 +103,24 @@ async def test_explain_without_the_right_to_list_pods_suggests_none(shop: Shop) 
     """The rest of the answer is the same."""
     shop.server.faults.add(verb="list", resource="pods", status=403)
     said = await shop.say("explain", "shop/db0")
-    assert said.code == 0
-    assert said.out.startswith("shop/db0 is not known: ")
+    assert (said.code, said.out) == (1, "shop/db0 is not known: there is no such pod\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "said"),
+    [
+        ("node/n2", 0, ""),
+        ("node/n22", 1, "there is no node 'n22'; did you mean 'n2'?"),
+        ("01234567-89ab-cdef-0123-456789abcdef", 1, "no pod with the UID 01234567-89ab-cdef-0123-456789abcdef is rem"),
+    ],
+)
+async def test_explain_of_an_unknown_node_or_uid_exits_1_and_says_so(
+    shop: Shop, word: str, code: int, said: str
+) -> None:
+    """No pod has left n2, which is there."""
+    found = await shop.say("explain", word)
+    assert found.code == code
+    assert said in found.complaints
 
 
 async def test_plan_of_a_namespace_needs_no_rights_in_other_namespaces(shop: Shop) -> None:

@@ -206,10 +206,11 @@ async def test_explain_says_why_a_pod_stays(cluster: LedCluster) -> None:
 
 
 async def test_explain_says_that_a_pod_is_not_known(cluster: LedCluster) -> None:
-    """The exit code is 0, and the JSON says so, too."""
-    assert (await cluster.explain("nobody"))[0].startswith("default/nobody is not known: there is no such pod, or ")
+    """The exit code is 1, and the JSON says so, too."""
+    said = await invoked("explain", "default/nobody", *cluster.flags)
+    assert (said.code, said.out) == (1, "default/nobody is not known: there is no such pod\n")
     said = await invoked("explain", "default/nobody", "-o", "json", *cluster.flags)
-    assert (said.code, json.loads(said.out)["known"]) == (0, False)
+    assert (said.code, json.loads(said.out)["known"]) == (1, False)
 
 
 async def test_a_pod_that_is_gone_is_explained_and_listed(cluster: LedCluster) -> None:

@@ -1,6 +1,7 @@
 """``taint-eviction explain``: why a pod leaves its node or stays, as a running controller sees it."""
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import orjson
 
 from taint_eviction.adapters.credentials import CredentialsError
 from taint_eviction.adapters.status_document import API_VERSION, ceiling_in
+from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import json_text, visible
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
@@ -18,9 +20,9 @@ from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_fl
 from taint_eviction_ctl.cli.failover_reads import examine
 from taint_eviction_ctl.cli.failover_views import failover_lines
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_history
+from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_outcomes
 from taint_eviction_ctl.cli.history_reads import remembered
-from taint_eviction_ctl.cli.near_pods import near_pod, own_namespace
+from taint_eviction_ctl.cli.near_pods import absent_object, near_pod, own_namespace
 from taint_eviction_ctl.cli.status_views import due_text, keeping
 from taint_eviction_ctl.cli.values import one_object
 from taint_eviction_ctl.failover.document import unread_document
@@ -53,15 +55,26 @@ def explain(pod: NamespacedName | str, **flags: Any) -> None:
     your rights: the pod, its node and the node's Lease, its claims, VolumeAttachments, and pods in its namespace. It
     names what you may not read.
 
-    Exit codes: 0 answered, also for a pod that the controller does not know (in JSON known is false then), and without
-    a controller for a pod that is Terminating; 2 wrong usage; 3 no controller answers.
+    Exit codes: 0 answered, also without a controller for a pod that is Terminating; 1 there is no such pod or node, or
+    nothing is known of it (in JSON known is false then); 2 wrong usage; 3 no controller answers.
     """
     if isinstance(pod, str):
         kind, _, name = pod.rpartition("/")
         within = {"namespace": flags["namespace"]} if kind and flags["namespace"] else {}
-        show_history(flags, {"node" if kind else "uid": name, "limit": 1000, **within})
+        query = {"node" if kind else "uid": name, "limit": 1000, **within}
+        ask(flags, lambda asking: _gone(asking, query, flags))
     else:
         ask(flags, lambda asking: _answer(asking, pod, flags))
+
+
+async def _gone(asking: Ask, query: dict[str, str | int], flags: Mapping[str, Any]) -> None:
+    """Show which pods have left a node, or what happened to the pod with a UID."""
+    if (await show_outcomes(flags, query, None, asking)).outcomes:
+        return
+    if "uid" in query:
+        give_up(ExitCode.FAILED, f"no pod with the UID {query['uid']} is remembered")
+    if absent := await absent_object("node", str(query["node"]), flags):
+        give_up(ExitCode.FAILED, absent)
 
 
 async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
@@ -81,6 +94,7 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
         document = await _found_elsewhere(document, pod, failover, flags)
     if flags["output"] == "json":
         click.echo(json_text({**document, "past": past, "failover": failover}, orjson.OPT_INDENT_2))
+        _end(document, past, failover)
         return
     if known:
         lines = [*put(explanation_lines, document), *put(partial(earlier_lines, past), document)]
@@ -89,6 +103,13 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
     else:
         lines = put(explanation_lines, document)
     click.echo("\n".join([*lines, *put(failover_lines, failover)]))
+    _end(document, past, failover)
+
+
+def _end(document: Document, past: list[Document], failover: Document) -> None:
+    """End with 1 for a pod of which nothing is known."""
+    if not (document.get("known", True) or past or failover["terminating"] or document.get("stays")):
+        sys.exit(ExitCode.FAILED)
 
 
 async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> list[Document]:
@@ -112,8 +133,10 @@ async def _found_elsewhere(
 ) -> Document:
     """Add what the cluster knows about a pod that the controller does not know, or suggest another pod."""
     if failover["uid"] is None:
-        near = await near_pod(pod, flags)
-        return {**document, "near": near}
+        # The API server has answered that there is none, unless the user may not read it.
+        is_absent = failover["terminating"] is False and not flags["server"]
+        said = {"text": "there is no such pod"} if is_absent else {}
+        return {**document, **said, "near": await near_pod(pod, flags)}
     # The replica at --server may be of another cluster, and one that is not ready does not know all pods.
     if flags["server"] or not document.get("ready"):
         return {**document, "near": None}

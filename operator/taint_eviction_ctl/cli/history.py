@@ -1,6 +1,5 @@
 """``taint-eviction history``: the outcomes of pods, as the replicas remember them."""
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,12 +65,19 @@ def history(pod: NamespacedName | str | None, **flags: Any) -> None:
 
 def show_history(flags: Mapping[str, Any], query: Mapping[str, str | int], since_seconds: float | None = None) -> None:
     """Ask all replicas, and print the outcomes that they remember."""
-    ask(flags, functools.partial(_show, flags, dict(query), since_seconds))
+    ask(flags, lambda asking: _show(flags, dict(query), since_seconds, asking))
 
 
 async def _show(
     flags: Mapping[str, Any], query: dict[str, str | int], since_seconds: float | None, asking: Ask
 ) -> None:
+    await show_outcomes(flags, query, since_seconds, asking)
+
+
+async def show_outcomes(
+    flags: Mapping[str, Any], query: dict[str, str | int], since_seconds: float | None, asking: Ask
+) -> Remembered:
+    """Ask all replicas, print the outcomes that they remember, and return them."""
     if str(query.get("pod", "")).startswith("/"):
         query["pod"] = f"{flags['namespace'] or await own_namespace(flags)}{query['pod']}"
     if since_seconds is not None:
@@ -89,6 +95,7 @@ async def _show(
         click.echo(json_text({**head, "outcomes": found.outcomes}, orjson.OPT_INDENT_2))
     else:
         click.echo("\n".join(put(history_lines, {"outcomes": found.outcomes})))
+    return found
 
 
 def _asked(query: Mapping[str, str | int], found: Remembered) -> str:

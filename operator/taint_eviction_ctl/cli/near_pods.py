@@ -52,14 +52,14 @@ async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> str | None:
     return f"{key.namespace}/{name}" if name else None
 
 
-async def absent_namespace(name: str, flags: Mapping[str, Any]) -> str:
-    """Return that there is no such namespace, with a suggestion; "" if it exists, or the user may not read it."""
+async def absent_object(kind: str, name: str, flags: Mapping[str, Any]) -> str:
+    """Return that no node or namespace has this name, and a suggestion; "" if one has, or the user may not read it."""
     with contextlib.suppress(CredentialsError, CallFailed):
         async with _calls(flags) as calls:
-            answer = await calls.make(ApiRequest("get", "namespaces", name=name))
+            answer = await calls.make(ApiRequest("get", f"{kind}s", name=name))
             if answer.outcome is Outcome.ABSENT:
-                known = sorted([found.name async for found in _list(calls, ApiRequest("list", "namespaces"))])
-                return f"there is no namespace {name!r}{did_you_mean(name, known)}"
+                known = sorted([found.name async for found in _list(calls, ApiRequest("list", f"{kind}s"))])
+                return f"there is no {kind} {name!r}{did_you_mean(name, known)}"
     return ""
 
 

@@ -19,7 +19,7 @@ from taint_eviction.cli.visible import complain, json_text, visible
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, next_page, put
 from taint_eviction_ctl.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction_ctl.cli.near_pods import absent_namespace
+from taint_eviction_ctl.cli.near_pods import absent_object
 from taint_eviction_ctl.cli.status_views import MAX_GROUPS, lost_lines, status_lines
 
 # A call that hangs for longer is reported.
@@ -92,7 +92,7 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
             namespace
             and not flags["server"]
             and not document.get("pending")
-            and (absent := await absent_namespace(namespace, flags))
+            and (absent := await absent_object("namespace", namespace, flags))
         ):
             complain(absent)
         click.echo("\n".join([*clock, *put(partial(status_lines, more=terminating, width=width), document)]))
