@@ -144,12 +144,17 @@ def _test(tree: Path, files: list[str], cpu_seconds: int, output: Path) -> None:
     os.environ["HYPOTHESIS_PROFILE"] = "brief"
     for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "taint_eviction")]:
         del sys.modules[name]
-    sys.path[:] = [place for place in sys.path if place and not Path(place).is_relative_to(ROOT)]
+    sys.path[:] = [place for place in sys.path if place and not _is_of_the_tree(Path(place))]
     code = 99
     try:
         code = int(pytest.main(["-q", "-x", "--assert=plain", "--tb=line", "-p", "no:cacheprovider", *files]))
     finally:
         os._exit(code)
+
+
+def _is_of_the_tree(place: Path) -> bool:
+    """Return whether a place of modules is the project itself; its virtual environment may be inside it."""
+    return place.is_relative_to(ROOT) and not place.is_relative_to(sys.prefix)
 
 
 # Trying all mutants
@@ -199,7 +204,7 @@ def main(modules: tuple[str, ...], sample: int | None, seed: int, notes: Path) -
     gc.freeze()
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         tree = Path(place) / "tree"
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache"))
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"))
         trials = Trials(tree)
         for module in modules or sorted(path.stem for path in (ROOT / CORE).glob("*.py")):
             chosen = mutants(ROOT / CORE / f"{module}.py")
