@@ -88,6 +88,11 @@ class ElectionSettings:
         return found
 
 
+def history_name(lease_name: str) -> str:
+    """Return the name of the ConfigMap in which the leader by this Lease keeps the last outcomes."""
+    return f"{lease_name}-history"
+
+
 @dataclass(frozen=True, slots=True)
 class ControlStateSettings:
     """Where pauses and the breaker's latch are kept: a ConfigMap called ``name`` in the Lease's namespace.
@@ -134,6 +139,7 @@ class Settings:
     lifecycle controller needs for many nodes; 0: the countdowns always restart. ``dry_run_events``: post events about
     pods in a dry run, too. ``event_reasons``: events about pods say why, which names the taint.
     ``metrics_by_namespace``: evictions are counted by namespace, too; off, since that is a series for each.
+    ``keep_history``: the leader keeps the last outcomes in a ConfigMap, so that they outlive a rollout.
     """
 
     workers: int = 20
@@ -145,6 +151,7 @@ class Settings:
     dry_run_events: bool = False
     event_reasons: bool = True
     metrics_by_namespace: bool = False
+    keep_history: bool = True
     default_not_ready_seconds: int | None = None
     default_unreachable_seconds: int | None = None
     max_hold_seconds: float = 0.0
@@ -157,6 +164,11 @@ class Settings:
     watch: WatchSettings = field(default_factory=WatchSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
     adoption: AdoptionSettings = field(default_factory=AdoptionSettings)
+
+    @property
+    def keeps_history(self) -> bool:
+        """Return whether the last outcomes are kept: a dry run without a Lease leaves nothing behind."""
+        return self.keep_history and (self.election.enabled or not self.dry_run)
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with these values, one sentence each; empty if nothing is."""
@@ -276,7 +288,15 @@ PROCESS = (
         "--event-reasons/--no-event-reasons",
         "event_reasons",
         Switch(),
-        "Whether events about pods say why a pod is evicted or stays, which names the taint.",
+        "Whether events about pods, and the history that is kept, say why a pod is evicted or stays, which names the"
+        " taint.",
+    ),
+    Setting(
+        "--keep-history/--no-keep-history",
+        "keep_history",
+        Switch(),
+        "Whether the leader keeps the last outcomes in a ConfigMap, with the Lease's name and -history, so that history"
+        " and explain know them after a rollout.",
     ),
     Setting(
         "--metrics-by-namespace",

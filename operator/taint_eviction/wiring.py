@@ -31,6 +31,7 @@ from taint_eviction.adapters.loop_lag import measure_loop_lag
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics
 from taint_eviction.adapters.observations import Observations, matters_to
+from taint_eviction.adapters.outcome_keeper import OutcomeKeeper
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
 from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.policy_file_follower import PolicyFileFollower
@@ -62,7 +63,7 @@ from taint_eviction.runtime.policy_changes import PolicyChanges
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.runtime.time_votes import keep_asking, learn_time
-from taint_eviction.settings import Settings
+from taint_eviction.settings import Settings, history_name
 from taint_eviction.shadow.shadow import Shadow
 from taint_eviction.shadow.totals import ComparisonTotals
 
@@ -130,7 +131,7 @@ def build(
         # The final decision, right before this, has already considered an open breaker.
         return guards.blocking_all(clock.now(), exempt=True) is None
 
-    memory = OutcomeMemory()
+    memory = OutcomeMemory(clock.now().at)
     parts = PodParts(needed_keys(settings.policy.label_keys), holds=settings.max_hold_seconds > 0)
     client = connection.api_client(may_act, may_evict)
     calls = ApiCalls(client, settings.call_timeout_seconds, clock.heard_date, metrics.called)
@@ -138,6 +139,19 @@ def build(
     elector = _elector(identity, calls, clock, settings)
     gate: Gate = elector or NoElection()
     recorder = EventRecorder(calls, clock, identity, metrics.event, lambda: driver.saturated)
+    keeper = None
+    if settings.keeps_history:
+        keeper = OutcomeKeeper(
+            calls,
+            clock,
+            gate,
+            memory,
+            NamespacedName(settings.election.lease_namespace, history_name(settings.election.lease_name)),
+            identity=identity,
+            reasons=settings.event_reasons,
+            dry_run=settings.dry_run,
+            counted=metrics.history_written,
+        )
     shadow = None
     if settings.dry_run:
         # Nothing is reported before both exist.
@@ -179,6 +193,7 @@ def build(
         certificate_ends=connection.certificate_ends,
         adopter=assembled.adopter,
         policy_check=policy_check,
+        keeper=keeper,
     )
     metrics.read_from(readings)
     health = Health(
@@ -190,6 +205,7 @@ def build(
         connection_warnings=connection.warnings,
         # Where countdowns are taken over, it is among what is said of them.
         policy_problem=lambda: "" if policy_check is None or settings.adoption.enabled else policy_check.problem,
+        history_unkept_seconds=lambda: 0.0 if keeper is None else keeper.unkept_seconds(),
     )
     checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
     servers = [] if probe_listen is None else [ProbeServer(probe_listen, checks)]
@@ -204,7 +220,8 @@ def build(
             adopter=assembled.adopter,
             policy_check=policy_check,
         )
-        history = HistoryEndpoint(memory, clock, process)
+        restored_from = (lambda: None) if keeper is None else keeper.restored_from
+        history = HistoryEndpoint(memory, clock, process, restored_from)
         endpoints = StatusEndpoints(live.controller.status, clock, process, shadow, history.recent)
         documents = {
             "/status": endpoints.status,
@@ -215,7 +232,7 @@ def build(
         pages = {"/metrics": lambda: (metrics.render(), CONTENT_TYPE)}
         servers.append(ProbeServer(listen, checks, documents, pages))
     companions = Companions(
-        drain_events=recorder.drain,
+        drains=[recorder.drain, *([] if keeper is None else [keeper.drain])],
         close=connection.close,
         servers=servers,
         tasks={
@@ -225,6 +242,7 @@ def build(
             "lag": lambda: measure_loop_lag(clock, metrics.loop_lagged),
             "memory": give_back,
             **({} if policy is None else {"policy": policy.run}),
+            **({} if keeper is None else {"history": keeper.run}),
             **({} if shadow is None else {"shadow": partial(look_after, shadow, clock)}),
         },
     )

@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 from pythonjsonlogger.json import JsonFormatter
-from tests.golden.moments import SecondOfScenario
+from rich.console import Console
+from tests.golden.moments import ON_SCREENS, WIDTHS, SecondOfScenario
 
 from taint_eviction.adapters.history_endpoint import HistoryEndpoint
 from taint_eviction.adapters.log_reporter import LogReporter
@@ -29,9 +30,11 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
+from taint_eviction_ctl.cli.asking import Document
 from taint_eviction_ctl.cli.breaker_views import breaker_lines
 from taint_eviction_ctl.cli.explain import explanation_lines
 from taint_eviction_ctl.cli.history import history_lines
+from taint_eviction_ctl.cli.status import screen
 from taint_eviction_ctl.cli.status_views import status_lines
 from taint_eviction_lab.simulation.process import ControllerProcess
 from taint_eviction_lab.simulation.replay import sleep_until
@@ -45,6 +48,7 @@ CATALOGUE = Path(__file__).parent.parent / "scenarios"
 
 # So many pods are listed, explained and remembered: the first ones.
 _PODS = 3
+_OF_RESTORING = ("rememberedSince", "restoredFrom")
 # So many of the last lines of the log.
 _LOG_LINES = 12
 
@@ -154,14 +158,17 @@ class _Play:
         history = HistoryEndpoint(newest.memory, clock, state)
         endpoints = StatusEndpoints(controller.status, clock, state, None, history.recent)
         _, status = await endpoints.status({"limit": str(_PODS)})
+        _, whole = await endpoints.status({})
         _, released = await endpoints.status({"limit": "0", "release": release_text(Release(reset=True))})
         _, past = await history.history({"limit": str(_PODS)})
         parts = {
             "status": _text(status_lines(status)),
+            **(_screens(whole) if self._scenario.name.removesuffix(".yaml") in ON_SCREENS else {}),
             "status, JSON": _json(status),
             "breaker": _text(breaker_lines(status, released)),
             "history": _text(history_lines(_told(past))),
-            "history, JSON": _json(past),
+            # Nothing is restored here, and the made-up process has begun at no time.
+            "history, JSON": _json({name: past[name] for name in past if name not in _OF_RESTORING}),
         }
         pods = [f"{pod['namespace']}/{pod['name']}" for pod in status["pending"]]
         for pod in pods or sorted(self._named())[:1]:
@@ -181,6 +188,7 @@ class _Play:
                 certificate_ends=dict,
                 adopter=None,
                 policy_check=None,
+                keeper=None,
             )
         )
         parts["metrics that are not zero"] = _samples(newest.metrics.render().decode())
@@ -194,6 +202,15 @@ def _told(past: Mapping[str, Any]) -> dict[str, Any]:
     """Return one replica's history as ``history`` puts those of all together."""
     told = [{**each, "toldBy": past["identity"], "dryRun": past["dryRun"]} for each in past["outcomes"]]
     return {**past, "outcomes": told}
+
+
+def _screens(document: Document) -> dict[str, str]:
+    """Return what `status --watch` shows on terminals with 24 lines."""
+    shown = {width: screen(document, None, Console(width=width, height=24)) for width in WIDTHS}
+    return {
+        f"status --watch, {width} columns": "\n".join(line.plain.rstrip() for line in lines)
+        for width, lines in shown.items()
+    }
 
 
 def _text(lines: Iterable[str]) -> str:

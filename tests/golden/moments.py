@@ -10,6 +10,21 @@ class SecondOfScenario(NamedTuple):
     at: float
 
 
+# The columns of terminals with 24 lines.
+WIDTHS = (60, 80, 120)
+# What `status --watch` shows there, of these scenarios.
+ON_SCREENS = frozenset(
+    {
+        "breaker-counts-nodes-that-lose-pods-only",
+        "breaker-holds-a-lost-zone",
+        "breaker-opens-when-many-pods-are-due",
+        "budget-blocks-then-frees",
+        "evict-while-sixty-calls-hang",
+        "pause-of-all",
+    }
+)
+
+
 MOMENTS = (
     # Nothing to do, and the states of a pod.
     SecondOfScenario("evict-tolerance-of-70-seconds", 5),
@@ -44,6 +59,7 @@ MOMENTS = (
     SecondOfScenario("rules-all-paused-is-paused", 30),
     SecondOfScenario("rules-pause-counts-again-without-the-other-taint", 30),
     SecondOfScenario("breaker-opens-before-anybody-goes", 60),
+    SecondOfScenario("breaker-counts-nodes-that-lose-pods-only", 60),
     SecondOfScenario("breaker-opens-when-many-pods-are-due", 60),
     SecondOfScenario("breaker-opened-in-the-middle-of-an-eviction", 30),
     SecondOfScenario("breaker-has-a-threshold-of-its-own-for-lost-nodes", 100),

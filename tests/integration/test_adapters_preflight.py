@@ -15,6 +15,8 @@ WRITES = {"patch pods/status", "delete pods"}
 EVENTS = {"create events", "patch events"}
 LEASE = {"get leases", "create leases", "update leases"}
 LATCH = {"create configmaps", "patch configmaps"}
+HISTORY = {f"{verb} configmaps taint-eviction-controller-history" for verb in ("get", "patch")}
+LEASE_RIGHTS = [("create", None), ("get", "mine"), ("update", "mine")]
 EVICTION = {"create pods/eviction"}
 
 
@@ -29,24 +31,28 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
 @pytest.mark.parametrize(
     ("settings", "asked"),
     [
-        (Settings(), READS | WRITES | EVENTS | LEASE | LATCH | {"get configmaps"}),
+        (Settings(), READS | WRITES | EVENTS | LEASE | LATCH | HISTORY | {"get configmaps"}),
+        (Settings(keep_history=False), READS | WRITES | EVENTS | LEASE | LATCH | {"get configmaps"}),
         (
             Settings(adoption=AdoptionSettings(enabled=True)),
-            READS | WRITES | EVENTS | LEASE | LATCH | {"get configmaps", "patch pods"},
+            READS | WRITES | EVENTS | LEASE | LATCH | HISTORY | {"get configmaps", "patch pods"},
         ),
-        (Settings(dry_run=True), READS | LEASE | {"get configmaps"}),
-        (Settings(dry_run=True, dry_run_events=True), READS | EVENTS | LEASE | {"get configmaps"}),
+        (Settings(dry_run=True), READS | LEASE | HISTORY | {"get configmaps", "create configmaps"}),
+        (
+            Settings(dry_run=True, dry_run_events=True, keep_history=False),
+            READS | EVENTS | LEASE | {"get configmaps"},
+        ),
         (
             Settings(control_state=ControlStateSettings(enabled=False), election=ElectionSettings(enabled=False)),
-            READS | WRITES | EVENTS,
+            READS | WRITES | EVENTS | HISTORY | {"create configmaps"},
         ),
         (
             Settings(policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE)),
-            READS | WRITES | EVENTS | LEASE | LATCH | EVICTION | {"get configmaps"},
+            READS | WRITES | EVENTS | LEASE | LATCH | HISTORY | EVICTION | {"get configmaps"},
         ),
         (
             Settings(policy=EvictionPolicy(rules=(PolicyRule("a"), PolicyRule("b", mode=EvictionMode.EVICT)))),
-            READS | WRITES | EVENTS | LEASE | LATCH | EVICTION | {"get configmaps"},
+            READS | WRITES | EVENTS | LEASE | LATCH | HISTORY | EVICTION | {"get configmaps"},
         ),
     ],
 )
@@ -61,20 +67,17 @@ async def test_only_rights_that_the_settings_need_are_asked_for(
 
 
 async def test_lease_and_config_map_are_asked_for_by_name(at: ClientStage) -> None:
-    """The rights are asked for in the Lease's namespace; a right to create has no name."""
+    """The rights are asked for in the Lease's namespace; a right to create has no name. Outcomes follow the Lease."""
     election = ElectionSettings(lease_name="mine", lease_namespace="here")
     await missing_rights(at.calls, Settings(election=election, control_state=ControlStateSettings(name="ours")))
     reviews = at.server.requests.select(verb="create")
     asked = [entry.body["spec"]["resourceAttributes"] for entry in reviews]
     assert {
-        (found["resource"], found["verb"]): (found["group"], found["namespace"], found.get("name"))
+        (found["resource"], found["verb"], found.get("name"), found["group"], found["namespace"])
         for found in asked
         if "namespace" in found
     } == {
-        ("leases", "create"): ("coordination.k8s.io", "here", None),
-        ("leases", "get"): ("coordination.k8s.io", "here", "mine"),
-        ("leases", "update"): ("coordination.k8s.io", "here", "mine"),
-        ("configmaps", "create"): ("", "here", None),
-        ("configmaps", "get"): ("", "here", "ours"),
-        ("configmaps", "patch"): ("", "here", "ours"),
+        *(("leases", verb, name, "coordination.k8s.io", "here") for verb, name in LEASE_RIGHTS),
+        ("configmaps", "create", None, "", "here"),
+        *(("configmaps", verb, name, "", "here") for verb in ("get", "patch") for name in ("ours", "mine-history")),
     }

@@ -207,8 +207,9 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
             it = Levers(server, write_kubeconfig(tmp_path / "config", server), controlled.listen.port)
             said = await it.pull("breaker")
             lines = said.out.splitlines()
-            assert lines[0].startswith("the circuit breaker is open (since ")
-            assert lines[1].startswith("it opens at more than 1 of the nodes newly tainted")
+            assert lines[0].startswith("circuit breaker: OPEN since ")
+            assert lines[0].endswith(": 2 of 4 nodes newly tainted within 300 s, more than 1")
+            assert lines[1].split() == ["tainted", "2", "of", "4", "50", "%", "opens", "above", "1", "OPEN"]
             rows = [line.split() for line in lines]
             assert ["n1", f"{KEY}:NoExecute", "2", "2", "2"] in rows
             assert ["n2", f"{KEY}:NoExecute", "1", "1", "1"] in rows

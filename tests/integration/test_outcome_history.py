@@ -171,13 +171,17 @@ async def test_a_standby_that_becomes_the_leader_remembers_evictions_of_the_lead
 
 
 async def test_an_outcome_that_only_the_former_leader_saw_comes_from_the_former_leader(tmp_path: Path) -> None:
-    """The former leader still runs as a standby; the pod was gone before the present leader started."""
-    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as before:
+    """The former leader still runs as a standby, and keeps nothing; the pod was gone before the leader started."""
+    forgetful = replace(REAL, keep_history=False)
+    async with (
+        cluster(tmp_path, "n1") as (server, port, flags),
+        replica(server, forgetful, "127.0.0.1", port) as before,
+    ):
         await until(before.application.gate.may_act)
         server.taint("n1", KEY)
         add_pod(server, "early", "n1")
         await until(lambda: server.get("pods", "early") is None)
-        async with replica(server, REAL, "127.0.0.2", port) as leader:
+        async with replica(server, forgetful, "127.0.0.2", port) as leader:
             gate = leader.application.gate
             assert isinstance(gate, Elector)
             holder = {"spec": {"holderIdentity": gate.identity}}
@@ -190,3 +194,56 @@ async def test_an_outcome_that_only_the_former_leader_saw_comes_from_the_former_
             explained = (await invoked("explain", "default/early", *flags)).out
             assert "default/early was evicted from node n1" in explained
             assert "told by   at-127-0-0-1" in explained
+
+
+async def test_outcomes_outlive_a_rollout(tmp_path: Path) -> None:
+    """All replicas are new, and one of them says what a former one has done."""
+    async with cluster(tmp_path, "n1") as (server, port, flags):
+        async with replica(server, REAL, "127.0.0.1", port) as before:
+            await until(before.application.gate.may_act)
+            server.taint("n1", KEY)
+            add_pod(server, "early", "n1")
+            await until(lambda: server.get("pods", "early") is None)
+        server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
+        async with replica(server, REAL, "127.0.0.2", port) as after:
+            await until(after.application.gate.may_act)
+
+            async def restored() -> bool:
+                return len(await listed(*flags)) == 1
+
+            await until(restored)
+            [told] = await listed(*flags)
+            assert (told["name"], told["outcome"], told["call"]) == ("early", "evicted", "delete")
+            assert told["toldBy"].startswith("at-127-0-0-1")
+            explained = (await invoked("explain", "default/early", *flags)).out
+            assert "default/early was evicted from node n1" in explained
+            assert "told by   at-127-0-0-1" in explained
+            assert "1 pod evicted in the last 5 m" in (await invoked("status", *flags)).out
+
+
+async def test_a_dry_run_keeps_outcomes_of_its_own(tmp_path: Path) -> None:
+    """Beside the Lease that it is told to use; without one it leaves nothing behind."""
+    async with cluster(tmp_path, "n1") as (server, port, _):
+        server.taint("n1", KEY)
+        add_pod(server, "leaves", "n1")
+        for settings in (replace(DRY_RUN, election=replace(LEASE, enabled=False)), DRY_RUN):
+            assert server.list("configmaps") == []
+            async with replica(server, settings, "127.0.0.1", port) as dry:
+                await until(lambda: dry.application.gate.may_act() and dry.metric("attempts_total", outcome="dry_run"))
+            server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
+        [kept] = server.list("configmaps")
+        assert (kept["metadata"]["name"], kept["data"]["dryRun"]) == (f"{DRY_LEASE}-history", "true")
+
+
+async def test_where_outcomes_cannot_be_kept_evictions_go_on_and_status_says_so(tmp_path: Path) -> None:
+    """The right may be missing, as after an update of the image alone."""
+    async with cluster(tmp_path, "n1") as (server, port, flags):
+        server.faults.add(resource="configmaps", name=f"{LEASE.lease_name}-history", status=403)
+        async with replica(server, REAL, "127.0.0.1", port) as leader:
+            await until(leader.application.gate.may_act)
+            server.taint("n1", KEY)
+            add_pod(server, "leaves", "n1")
+            await until(lambda: server.get("pods", "leaves") is None)
+            await until(lambda: leader.metric("history_writes_total", result="failed"))
+            assert "the last outcomes could not be kept for " in (await invoked("status", *flags)).out
+            assert leader.metric("history_unkept_seconds") > 0

@@ -6,12 +6,13 @@ The controller goes through everything that it does, with an API server that enf
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 from tests.stage.processes import ROOT
 from tests.stage.replicas import ReplicaProcess, Theatre, theatre
+from tests.stage.rights import Grant, grants_of
 from tests.stage.waiting import until
 
 from fake_apiserver import LoggedRequest
@@ -43,37 +44,21 @@ EXEMPT = {
 }
 
 
-class Grant(NamedTuple):
-    """One verb on one resource. ``namespace`` "" means all, ``name`` "" any."""
-
-    group: str
-    resource: str
-    verb: str
-    namespace: str
-    name: str
-
-    def covers(self, info: RequestInfo) -> bool:
-        """Return whether this right allows a request."""
-        assert info.resource is not None
-        asked = (info.resource.group, info.resource_name, info.verb)
-        if asked != (self.group, self.resource, self.verb):
-            return False
-        return self.namespace in {"", info.namespace} and self.name in {"", info.name}
-
-
 def grants(directory: str) -> list[Grant]:
     """Read the rights in a directory of the manifests; kustomize gives objects with a name its suffix."""
     manifests = ROOT / "manifests" / directory
     suffix = yaml.safe_load((manifests / "kustomization.yaml").read_text()).get("nameSuffix", "")
+
+    def named(name: str) -> str:
+        if "$(CONTROLLER_NAME)" in name:
+            return name.replace("$(CONTROLLER_NAME)", f"taint-eviction-controller{suffix}")
+        return name and name + suffix
+
     return [
-        Grant(group, resource, verb, "kube-system" if role["kind"] == "Role" else "", name and name + suffix)
+        grant._replace(name=named(grant.name))
         for file in sorted(manifests.glob("*role.yaml"))
         for role in yaml.safe_load_all(file.read_text())
-        for rule in role.get("rules", ())
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        for name in rule.get("resourceNames", [""])
+        for grant in grants_of(role)
     ]
 
 
@@ -103,7 +88,9 @@ class RightsStory:
 
 
 async def play(directory: Path, manifests: str, *flags: str) -> RightsStory:
-    """Lead, evict with and without budgets, fail, cancel, take back, post events, open the breaker, release Lease."""
+    """Lead, evict with and without budgets, fail, cancel, take back, post events, open the breaker, release Lease,
+    restore what it has kept.
+    """
     granted = grants(manifests)
     (directory / "policy.yaml").write_text(POLICY)
     async with theatre(directory) as on:
@@ -121,7 +108,8 @@ async def play(directory: Path, manifests: str, *flags: str) -> RightsStory:
         on.server.faults.add(verb="delete", resource="pods", name="refused-once", status=500, times=1)
         on.server.faults.add(verb="delete", resource="pods", name="called-off", status=500)
         policy = f"--config={directory / 'policy.yaml'}"
-        replica = await on.open("one", *flags, policy, *BREAKER, "--leader-elect-retry-period=500ms")
+        flags = (*flags, policy, *BREAKER, "--leader-elect-retry-period=500ms")
+        replica = await on.open("one", *flags)
         dry = "--dry-run" in flags
         on.taint("node-1")
         on.server.taint("node-3", BUDGETED)
@@ -145,7 +133,12 @@ async def play(directory: Path, manifests: str, *flags: str) -> RightsStory:
             on.server.untaint(node, "maintenance")
         await until(lambda: dry or len(on.calls(verb="patch", resource="configmaps")) > 1)
         await until(lambda: len(on.calls(verb="update", resource="leases")) > 0)
-        return RightsStory(on, replica, granted, await replica.end())
+        code = await replica.end()
+        # The one before has created the ConfigMap with the last outcomes, at its end.
+        on.add_pod("later", "node-1")
+        successor = await on.open("two", *flags)
+        await until(lambda: done(on, successor, "later", dry))
+        return RightsStory(on, replica, granted, code or await successor.end())
 
 
 def done(on: Theatre, replica: ReplicaProcess, name: str, dry: bool) -> bool:
@@ -228,16 +221,20 @@ def test_the_run_contains_each_behaviour_of_the_controller(stories: dict[str, Ri
     assert [entry.code for entry in on.calls(verb="delete", resource="pods", name="refused-once")] == [500, 200]
     assert on.calls(verb="get", resource="pods", name="condition-refused")
     assert [entry.code for entry in on.calls(resource="pods/eviction")] == [201]
-    assert [entry.code for entry in on.calls(verb="create", resource="configmaps")] == [201]
-    assert [entry.code for entry in on.calls(verb="patch", resource="configmaps")] == [200, 200]
+    history = "taint-eviction-controller-history"
+    assert [entry.code for entry in on.calls(verb="create", resource="configmaps")] == [201, 201]
+    assert {entry.code for entry in on.calls(verb="patch", resource="configmaps", name=history)} == {200}
+    assert len([entry for entry in on.calls(verb="patch", resource="configmaps") if entry.name != history]) == 2
     assert unmarked(on, "called-off")
     assert max(event["count"] for event in on.server.list("events")) == 2
     assert on.calls(resource="leases")[-1].body["spec"]["holderIdentity"] == ""
 
 
-def test_a_dry_run_writes_only_its_own_lease(stories: dict[str, RightsStory]) -> None:
+def test_a_dry_run_writes_only_its_own_lease_and_history(stories: dict[str, RightsStory]) -> None:
     """The dry run decides to evict pods, but writes nothing about them."""
     on = stories[DRY_RUN].on
     writes = [entry for entry in on.calls() if entry.verb in {"create", "update", "patch", "delete"}]
-    assert {entry.resource for entry in writes} - EXEMPT == {"leases"}
+    assert {entry.resource for entry in writes} - EXEMPT == {"leases", "configmaps"}
     assert {lease["metadata"]["name"] for lease in on.server.list("leases")} == {"taint-eviction-controller-dry-run"}
+    kept = {each["metadata"]["name"] for each in on.server.list("configmaps")}
+    assert kept == {"taint-eviction-controller-dry-run-history"}

@@ -115,8 +115,8 @@ async def test_status_shows_the_state_of_the_leader(cluster: LedCluster) -> None
     assert (said.code, said.complaints) == (0, "")
     lines = said.out.splitlines()
     assert lines[0].startswith(f"{socket.gethostname()}_")
-    assert " leads by Lease kube-system/taint-eviction-controller: ready, version " in lines[0]
-    assert lines[1] == "4 pods pending eviction on 3 tainted nodes: 1 blocked, 1 held, 2 waiting; mode evict"
+    assert " leads by Lease kube-system/taint-eviction-controller: ready, mode evict, version " in lines[0]
+    assert lines[1] == "4 pods pending on 3 tainted nodes: 1 blocked, 1 held, 2 waiting"
     assert "evictions of node n2 are paused (since 2026-01-01T00:00:00Z: disk swap)" in lines
     first, second = (number for number, line in enumerate(lines) if not line)
     assert lines[first + 1].split() == ["NODE", "TAINT", "PODS", "WAITING", "DUE", "HELD", "GONE", "NEXT"]

@@ -84,6 +84,7 @@ def measured() -> dict[str, Labels]:
             lost_notes=lambda: 1,
             adoption_policy_unconfirmed=lambda: 1,
             admission_policy_missing=lambda: 1,
+            history_unkept_seconds=lambda: 1.0,
             credential_failures=lambda: 3,
             certificate_ends=lambda: {"client": 2e9},
         )
@@ -94,6 +95,7 @@ def measured() -> dict[str, Labels]:
     metrics.called("delete", "pods", "200")
     metrics.malformed("pods")
     metrics.event("posted")
+    metrics.history_written("failed")
     metrics.loop_lagged(0.001)
     metrics.compared("same")
     series: dict[str, Labels] = {}
@@ -188,6 +190,8 @@ NOT_SHOWN = {
     "taint_eviction_controller_adoption_not_given_back_pods": "its alert is TaintEvictionNotGivenBack",
     "taint_eviction_controller_adoption_lost_notes_pods": "its alert is TaintEvictionNotGivenBack",
     "taint_eviction_controller_admission_policy_missing": "some leave the policy out; `status` and `doctor` say so",
+    "taint_eviction_controller_history_writes_total": "what matters of it is that they fail: `status` says so",
+    "taint_eviction_controller_history_unkept_seconds": "evictions go on without it; `status` and the log say so",
     "taint_eviction_controller_adoption_policy_unconfirmed": "its alert is TaintEvictionAdoptionPolicy",
 }
 

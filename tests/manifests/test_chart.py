@@ -166,7 +166,7 @@ def test_templates_have_the_lines_of_the_base(file: str) -> None:
     said = [
         line
         for line in base.splitlines()
-        if "taint-eviction-controller" not in line and not re.search("port: [46]", line)
+        if not re.search(r"taint-eviction-controller|\$\(CONTROLLER_NAME\)|port: [46]", line)
     ]
     written = [line for line in chart.splitlines() if "{{" not in line]
     if file == "network-policy":
@@ -339,7 +339,7 @@ def test_another_name_is_that_of_all_objects_and_of_the_lease() -> None:
     assert deployment["selector"]["matchLabels"]["app.kubernetes.io/instance"] == name
     assert deployment["template"]["spec"]["volumes"][0]["configMap"]["name"] == "zone-a-taint-eviction-policy"
     roles = [rule.get("resourceNames") for rule in objects[f"Role {name}"]["rules"]]
-    assert roles == [None, [name], None, [name]]
+    assert roles == [None, [name], None, [name], [f"{name}-history"]]
 
 
 @needs_helm

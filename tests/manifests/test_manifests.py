@@ -18,7 +18,7 @@ from taint_eviction.core.matching import matches
 from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.files.policy_file import read_policy
-from taint_eviction.settings import Settings
+from taint_eviction.settings import Settings, history_name
 
 pytestmark = needs_kubectl
 
@@ -274,11 +274,12 @@ def test_the_command_understands_its_arguments(build: str) -> None:
 
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_the_lease_and_the_config_map_are_those_there_are_rights_for(build: str) -> None:
-    """The flag and the Role have the same name for both, in the same namespace."""
+    """The flag and the Role have the same name for both, in the same namespace; outcomes are kept beside them."""
     roles = "overlays/static-pod" if build == NODE_FILE else build
-    for resource in ("leases", "configmaps"):
-        names = {name for _, granted, name in rights(roles, "Role") if granted == resource} - {""}
-        assert names == {flag(build, "leader-elect-resource-name")}
+    names = {flag(build, "leader-elect-resource-name")}
+    history = {history_name(name) for name in names}
+    for resource, expected in (("leases", names), ("configmaps", names | history)):
+        assert {name for _, granted, name in rights(roles, "Role") if granted == resource} - {""} == expected
     [state] = [each for each in of_kind(roles, "ConfigMap") if each["metadata"]["name"] in names]
     assert "data" not in state  # what people and the controller write there stays when this is applied again
     namespace = flag(build, "leader-elect-resource-namespace") or workload(build)["metadata"]["namespace"]
@@ -296,7 +297,7 @@ def test_both_parts_of_a_static_pod_name_the_same_lease(fields: dict[str, Any], 
     name, namespace = (flag(node, f"leader-elect-resource-{what}") for what in ("name", "namespace"))
     role = one(cluster, "Role")
     assert role["metadata"]["namespace"] == namespace
-    assert {named for rule in role["rules"] for named in rule.get("resourceNames", ())} == {name}
+    assert {named for rule in role["rules"] for named in rule.get("resourceNames", ())} == {name, history_name(name)}
     variables = one(cluster, "ValidatingAdmissionPolicy")["spec"]["variables"]
     assert {"name": "own", "expression": f"'{namespace}/{name}'"} in variables
 
@@ -525,6 +526,7 @@ def test_rights_are_these_and_no_others(build: str) -> None:
         ("coordination.k8s.io", "leases", "taint-eviction-controller"): {"get", "update"},
         ("", "configmaps", ""): {"create"},
         ("", "configmaps", "taint-eviction-controller"): {"get", "patch"},
+        ("", "configmaps", "taint-eviction-controller-history"): {"get", "patch"},
     }
 
 
@@ -608,13 +610,15 @@ def test_for_old_versions_the_policy_can_be_taken_out(tmp_path: Path) -> None:
     assert found == kept | {f"{kind} company" for kind in ADMISSION}
 
 
-def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:
+def test_a_dry_run_may_write_nothing_but_its_own_lease_and_history() -> None:
     """Even wrong flags could not make it evict, take the real controller's Lease, or pause and resume for it."""
     assert rights("overlays/dry-run", "ClusterRole") == {("", "nodes", ""): READ, ("", "pods", ""): READ}
     assert rights("overlays/dry-run", "Role") == {
         ("coordination.k8s.io", "leases", ""): {"create"},
         ("coordination.k8s.io", "leases", "taint-eviction-controller-dry-run"): {"get", "update"},
+        ("", "configmaps", ""): {"create"},
         ("", "configmaps", "taint-eviction-controller-dry-run"): {"get"},
+        ("", "configmaps", "taint-eviction-controller-dry-run-history"): {"get", "patch"},
     }
 
 

@@ -29,6 +29,7 @@ READINGS = Readings(
     lost_notes=lambda: 1,
     adoption_policy_unconfirmed=lambda: 1,
     admission_policy_missing=lambda: 1,
+    history_unkept_seconds=lambda: 1.5,
     credential_failures=lambda: 3,
     certificate_ends=lambda: {"client": 2e9},
 )

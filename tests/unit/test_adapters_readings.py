@@ -53,6 +53,7 @@ def readings(stage: Stage, gate: FakeGate) -> Readings:
         certificate_ends=dict,
         adopter=None,
         policy_check=None,
+        keeper=None,
     )
 
 

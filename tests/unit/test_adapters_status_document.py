@@ -243,6 +243,14 @@ ALL = {
 }
 
 
+def criterion(kind: str, counted: int, total: int, opens_above: str, **fields: Any) -> dict[str, Any]:
+    """What is said of one threshold of the breaker, which is not exceeded."""
+    share = round(100 * counted / total, 1) if total else 0.0
+    numbers = {"counted": counted, "total": total, "sharePercent": share, "opensAbove": opens_above}
+    said: dict[str, Any] = {"minNodes": None, "exceeded": False, "tooFew": False, "notCounted": []}
+    return {"kind": kind, "zone": None, **numbers, **said, **fields}
+
+
 def test_the_breaker_shows_what_it_counts_and_what_opens_it() -> None:
     """The document counts newly tainted nodes, by the node lifecycle controller and by others, and due pods."""
     policy = BreakerPolicy(True, NodeThreshold(2, 25.0), max_due=100, settle_seconds=0.0)
@@ -264,6 +272,11 @@ def test_the_breaker_shows_what_it_counts_and_what_opens_it() -> None:
             "more than 55 % of the nodes lost within that time of each other, and still not ready when a pod is due"
             " because of that (the share counts from 3 on)",
             "more than 100 pods due at once",
+        ],
+        "criteria": [
+            criterion("tainted", 1, 3, "2 or 25 %", minNodes=3, tooFew=True),
+            criterion("lost", 1, 3, "55 %", minNodes=3),
+            criterion("due", 0, 0, "100"),
         ],
         "zones": [ALL, {**ALL, "zone": "", "threshold": None}],
         "uncounted": [],

@@ -30,7 +30,7 @@ app.kubernetes.io/instance: {{ include "name" . }}
 
 {{/* The flags of a group of values, as a list. False is the other half of a pair, the word off unquoted, or nothing. */}}
 {{- define "flags" -}}
-{{- $pairs := list "event-reasons" }}
+{{- $pairs := list "event-reasons" "keep-history" }}
 {{- range $group := list "breaker" "adoption" }}
 {{- $values := index $.Values $group }}
 {{- if and (not $values.enabled) (omit $values "enabled") }}

@@ -4,10 +4,11 @@ module does not keep the outcomes (``outcome_memory``), and does not serve HTTP 
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
-from taint_eviction.adapters.outcome_memory import OutcomeMemory, RememberedOutcome
+from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
+from taint_eviction.adapters.outcome_memory import AnyOutcome, OutcomeMemory
 from taint_eviction.adapters.status_document import ProcessState, document_head
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.text import JsonObject
@@ -21,56 +22,73 @@ _MAX_WAITING = 16
 
 
 class HistoryEndpoint:
-    """Answers with HTTP status and document. ``process`` returns the state of this process."""
+    """Answers with HTTP status and document. ``process`` returns the state of this process; ``restored_from`` the
+    ConfigMap whose outcomes the memory has, None: it has none.
+    """
 
-    def __init__(self, memory: OutcomeMemory, clock: Clock, process: Callable[[], ProcessState]) -> None:
+    def __init__(
+        self,
+        memory: OutcomeMemory,
+        clock: Clock,
+        process: Callable[[], ProcessState],
+        restored_from: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._memory = memory
         self._clock = clock
         self._process = process
+        self._restored_from = restored_from
         self._turn = asyncio.Lock()
         self._inside = 0
 
     async def history(self, query: Mapping[str, str]) -> tuple[int, JsonObject]:
-        """Answer ``?limit=N&pod=NS/NAME&uid=U&node=N&namespace=NS&taint=KEY&since=TIME&continue=TOKEN``, all optional.
+        """Answer ``?limit=N&pod=NS/NAME&uid=U&node=N&namespace=NS&taint=KEY&since=TIME&until=TIME&continue=TOKEN``, all
+        optional.
 
         The document's ``continue`` is the token for the following outcomes; None if there are no more.
         """
-        limit, token, since = query.get("limit", str(MAX_ROWS)), query.get("continue"), query.get("since")
+        limit, token = query.get("limit", str(MAX_ROWS)), query.get("continue")
         if not _is_number(limit):
             return 400, {"error": f"limit must be a number of outcomes, not {limit!r}"}
         if token is not None and not _is_number(token):
             return 400, {"error": f"continue must be the token of an earlier answer, not {token!r}"}
         now = self._clock.now()
-        since_epoch = parse_rfc3339(since) if since else 0.0
-        if since_epoch is None:
-            return 400, {"error": f"since must be a time as 2030-01-31T14:00:00Z, not {since!r}"}
+        bounds = {"since": 0.0, "until": math.inf}
+        for name in bounds:
+            if text := query.get(name):
+                epoch = parse_rfc3339(text)
+                if epoch is None:
+                    return 400, {"error": f"{name} must be a time as 2030-01-31T14:00:00Z, not {text!r}"}
+                bounds[name] = epoch
         if self._inside > _MAX_WAITING:
             return 503, {"error": "too many requests at the moment: try again"}
         self._inside += 1
         try:
             async with self._turn:
                 before = None if token is None else int(token)
-                rows, last = await self._page(min(int(limit), MAX_ROWS), before, since_epoch, now, query)
+                span = now.instant_of(bounds["since"]), now.instant_of(bounds["until"])
+                rows, last = await self._page(min(int(limit), MAX_ROWS), before, span, now, query)
         finally:
             self._inside -= 1
         return 200, {
             **document_head("History", self._process(), now),
             "remembered": len(self._memory),
+            "rememberedSince": format_rfc3339(now.epoch_of(self._memory.since_at)),
+            "restoredFrom": self._restored_from(),
             "forgotten": self._memory.forgotten,
             "outcomes": rows,
             "continue": last and str(last),
         }
 
     async def _page(
-        self, limit: int, before: int | None, since_epoch: float, now: Moment, query: Mapping[str, str]
+        self, limit: int, before: int | None, span: tuple[float, float], now: Moment, query: Mapping[str, str]
     ) -> tuple[list[JsonObject], int | None]:
         rows: list[JsonObject] = []
-        last, since_at = None, now.instant_of(since_epoch)
+        last, (since_at, until_at) = None, span
         # A copy: the memory may change while other tasks run.
         for count, each in enumerate(list(self._memory.newest(before)), 1):
             if each.at < since_at:
                 break
-            if _fits(each, query):
+            if each.at <= until_at and _fits(each, query):
                 if len(rows) == limit:
                     return rows, last
                 rows.append(each.document(now))
@@ -97,7 +115,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 12
 
 
-def _fits(each: RememberedOutcome, query: Mapping[str, str]) -> bool:
+def _fits(each: AnyOutcome, query: Mapping[str, str]) -> bool:
     key = each.ref.key
     facts = (
         ("pod", str(key)),

@@ -59,7 +59,8 @@ class Readings:
     ``adopted``: pods whose countdown is taken over; ``adoption_refused``, ``not_given_back``: pods that could not be
     changed. ``lost_notes``: pods with a mark whose note is gone, though it is known. ``adoption_policy_unconfirmed``:
     no countdown is taken over, since the admission policy is not known to be in force. ``admission_policy_missing``:
-    it does not narrow this process's account.
+    it does not narrow this process's account. ``history_unkept_seconds``: for how long the last outcomes could not be
+    kept.
     ``ready_out_of_service``: nodes that are ready although they have the taint out-of-service.
     """
 
@@ -91,6 +92,7 @@ class Readings:
     lost_notes: Callable[[], float]
     adoption_policy_unconfirmed: Callable[[], float]
     admission_policy_missing: Callable[[], float]
+    history_unkept_seconds: Callable[[], float]
 
 
 class Metrics:
@@ -141,6 +143,9 @@ class Metrics:
         self._calls_by = functools.cache(calls.labels)
         self._malformed = self._counter("malformed_objects", "Versions of objects that could not be read.", "kind")
         self._events = self._counter("events", "Kubernetes events, by result.", "result")
+        self._history_writes = self._counter(
+            "history_writes", "Attempts to keep the last outcomes in their ConfigMap, by result.", "result"
+        )
         self._builtin = self._counter("builtin_active", "Pods that the built-in controller marked for deletion.")
         self._comparisons = self._counter(
             "shadow_comparisons",
@@ -246,6 +251,11 @@ class Metrics:
             "1 while the admission policy does not narrow what this process's account may write.",
             readings.admission_policy_missing,
         )
+        self._read(
+            "history_unkept_seconds",
+            "Seconds for which the last outcomes could not be kept in their ConfigMap; 0 on a standby.",
+            readings.history_unkept_seconds,
+        )
         self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
         self.registry.register(
             _Count(
@@ -333,6 +343,10 @@ class Metrics:
     def event(self, result: str) -> None:
         """Count a Kubernetes event: posted, aggregated, limited, dropped or failed."""
         self._events.labels(result).inc()
+
+    def history_written(self, result: str) -> None:
+        """Count an attempt to keep the last outcomes: written or failed."""
+        self._history_writes.labels(result).inc()
 
     def builtin_active(self) -> None:
         """Count a pod that the built-in controller, or another one, marked for deletion."""

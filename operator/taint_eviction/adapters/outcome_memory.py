@@ -1,17 +1,20 @@
 """The outcomes of pods: the latest that this replica caused or saw, bounded in number and bytes.
 They show afterwards why a pod was evicted. Every replica remembers outcomes: the leader knows call and answer; the
-others saw the deletion and know their own decision, so a new leader knows most of the past. Each pod has one entry, the
-newest. Entries hold facts; sentences are made when they are read. This module reads no clock, and keeps nothing across
-restarts (the audit log does).
+others saw the deletion and know their own decision. A leader also restores what the leaders before it have kept
+(``outcome_keeper``). Each pod has one entry: the newest, or of two replicas' the one that tells more. Entries hold
+facts; sentences are made when they are read. This module reads no clock.
 Entries are ordered and found by their instant, and shown in the API server's time as it is known when they are read: so
-they stay in order when that clock is stepped.
+they stay in order when that clock is stepped. Restored ones show the times that were written.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import orjson
+
 from taint_eviction.adapters.kubernetes_times import format_micro_time
+from taint_eviction.adapters.outcome_record import StoredOutcome, tells_more
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.events import (
     CalledOff,
@@ -39,6 +42,7 @@ _PAUSE_SECONDS = 5.0
 _MAX_ANSWER = 300
 # The bytes of an entry besides its own text (measured: 850, with its own UID and toleration).
 _OVERHEAD_BYTES = 900
+_RESTORED_BYTES = 700
 
 
 class _Attempt(NamedTuple):
@@ -100,14 +104,39 @@ class RememberedOutcome(NamedTuple):
         }
 
 
-class OutcomeMemory:
-    """Remembers a bounded number of outcomes and bytes; the oldest are dropped first. ``forgotten`` counts those."""
+class RestoredOutcome(NamedTuple):
+    """An outcome that another process has kept: as ``RememberedOutcome``, with its document."""
 
-    def __init__(self, max_outcomes: int = MAX_OUTCOMES, max_bytes: int = MAX_BYTES) -> None:
+    number: int
+    at: float
+    ref: PodRef
+    node_name: str
+    outcome: str
+    taint_key: str
+    line: bytes
+    bytes: int
+
+    def document(self, _now: Moment) -> JsonObject:
+        """Return the outcome as the document that was kept, with ``toldBy``."""
+        document: JsonObject = orjson.loads(self.line)
+        return document
+
+
+AnyOutcome = RememberedOutcome | RestoredOutcome
+
+
+class OutcomeMemory:
+    """Remembers a bounded number of outcomes and bytes; the oldest are dropped first. ``forgotten`` counts those.
+    ``began_at``: since when this process has remembered. ``changes`` counts the outcomes that it has brought about or
+    seen itself.
+    """
+
+    def __init__(self, began_at: float = 0.0, *, max_outcomes: int = MAX_OUTCOMES, max_bytes: int = MAX_BYTES) -> None:
         self._max_outcomes, self._max_bytes = max_outcomes, max_bytes
         # A plain dict skips all removed entries to find its first.
-        self._by_uid: OrderedDict[str, RememberedOutcome] = OrderedDict()
-        self._number = self.forgotten = self.bytes = 0
+        self._by_uid: OrderedDict[str, AnyOutcome] = OrderedDict()
+        self._number = self.forgotten = self.bytes = self.changes = 0
+        self._since_at = began_at
         # The attempt that has just ended: its events are reported right after it, at the same moment.
         self._ended: tuple[str, Moment, _Attempt] | None = None
 
@@ -134,7 +163,41 @@ class OutcomeMemory:
             case _:
                 pass
 
-    def newest(self, before: int | None = None) -> Iterator[RememberedOutcome]:
+    @property
+    def since_at(self) -> float:
+        """From when on outcomes are remembered: earlier ones are forgotten, or were never known."""
+        return self._since_at
+
+    def restore(self, stored: Sequence[StoredOutcome], since_epoch: float, now: Moment) -> bool:
+        """Add outcomes that another process has kept since then, the newest first; return whether more is remembered
+        than these.
+        """
+        best: dict[str, StoredOutcome] = {}
+        for each in reversed(stored):
+            known = best.get(each.ref.uid)
+            if known is None or tells_more(each.outcome, known.outcome):
+                best[each.ref.uid] = each
+        entries, more = dict(self._by_uid), set(self._by_uid)
+        for uid, each in best.items():
+            own = entries.get(uid)
+            if own is not None and tells_more(own.outcome, each.outcome):
+                continue
+            more.discard(uid)
+            if own is None or own.outcome != each.outcome:
+                at, size = min(now.at, now.instant_of(each.epoch)), _RESTORED_BYTES + len(each.line)
+                entries[uid] = RestoredOutcome(0, at, *each[:4], each.line, size)
+        ordered = sorted(entries.items(), key=lambda entry: entry[1].at)
+        # Pages of /history that are being read continue in front of the new numbers: nothing appears twice in them.
+        self._by_uid = OrderedDict(
+            (uid, each._replace(number=self._number + count)) for count, (uid, each) in enumerate(ordered, 1)
+        )
+        self._number += len(ordered)
+        self.bytes = sum(each.bytes for each in self._by_uid.values())
+        self._since_at = min(self._since_at, now.instant_of(since_epoch))
+        self._forget_oldest()
+        return bool(more)
+
+    def newest(self, before: int | None = None) -> Iterator[AnyOutcome]:
         """Yield the outcomes before this number (None: all), the newest first."""
         return (each for each in reversed(self._by_uid.values()) if before is None or each.number < before)
 
@@ -167,6 +230,7 @@ class OutcomeMemory:
         owned = 0 if owner is None else len(owner.kind) + len(owner.name)
         size = _OVERHEAD_BYTES + len(ref.key.name) + len(attempt.answer or "") + owned
         self._number += 1
+        self.changes += 1
         self.bytes += size
         self._by_uid[ref.uid] = RememberedOutcome(
             self._number,
@@ -182,19 +246,24 @@ class OutcomeMemory:
             budget,
             size,
         )
-        while len(self._by_uid) > self._max_outcomes or self.bytes > self._max_bytes:
-            self._forget(next(iter(self._by_uid)))
-            self.forgotten += 1
+        self._forget_oldest()
 
-    def _attempt_behind(self, outcome: str, uid: str, before: RememberedOutcome | None, now: Moment) -> _Attempt:
+    def _forget_oldest(self) -> None:
+        while len(self._by_uid) > self._max_outcomes or self.bytes > self._max_bytes:
+            oldest = self._forget(next(iter(self._by_uid)))
+            self.forgotten += 1
+            if oldest is not None:
+                self._since_at = max(self._since_at, oldest.at)
+
+    def _attempt_behind(self, outcome: str, uid: str, before: AnyOutcome | None, now: Moment) -> _Attempt:
         """Return the attempt that caused an outcome.
         If an eviction is seen only later, its attempt was the pod's last one, whose answer was lost.
         """
         if self._ended is not None and self._ended[0] == uid and self._ended[1] == now:
             return self._ended[2]
-        return before.attempt if before is not None and outcome == "evicted" else _NO_ATTEMPT
+        return before.attempt if isinstance(before, RememberedOutcome) and outcome == "evicted" else _NO_ATTEMPT
 
-    def _forget(self, uid: str) -> RememberedOutcome | None:
+    def _forget(self, uid: str) -> AnyOutcome | None:
         old = self._by_uid.pop(uid, None)
         if old is not None:
             self.bytes -= old.bytes

@@ -10,7 +10,7 @@ from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.settings import Settings
+from taint_eviction.settings import Settings, history_name
 
 _FORBIDDEN = 403
 _REVIEWS = "authorization.k8s.io/v1"
@@ -22,6 +22,7 @@ _EVENTS = [("create", "events"), ("patch", "events")]
 _LEASES = [(verb, "leases") for verb in ("get", "create", "update")]
 _CONTROL_STATE = [("get", "configmaps")]
 _LATCHES = [("create", "configmaps"), ("patch", "configmaps")]
+_HISTORY = ("get", "patch")
 
 
 async def reach(calls: ApiCalls) -> None:
@@ -39,12 +40,19 @@ async def missing_rights(calls: ApiCalls, settings: Settings) -> list[str]:
 
 
 def needed_rights(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the verbs and resources that the controller uses with these settings."""
+    """Yield the verbs and resources that the controller uses with these settings.
+
+    The name of an object follows its resource, unless it is that of Lease and state ConfigMap.
+    """
     yield from _READS
     if settings.election.enabled:
         yield from _LEASES
     if settings.control_state.enabled:
         yield from _CONTROL_STATE
+    if settings.keeps_history:
+        yield from ((verb, f"configmaps {history_name(settings.election.lease_name)}") for verb in _HISTORY)
+        if settings.dry_run or not settings.control_state.enabled:
+            yield "create", "configmaps"
     if settings.dry_run_events or not settings.dry_run:
         yield from _EVENTS
     if settings.dry_run:
@@ -60,6 +68,7 @@ def needed_rights(settings: Settings) -> Iterator[tuple[str, str]]:
 
 async def allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings, user: str = "") -> bool | None:
     """Return whether a user ("": the current user) has a right; None if that cannot be checked."""
+    resource, _, name = resource.partition(" ")
     plural, _, subresource = resource.partition("/")
     attributes = {"verb": verb, "resource": plural, "subresource": subresource}
     own = {
@@ -67,10 +76,10 @@ async def allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings,
         "configmaps": ("", settings.control_state.name),
     }
     if plural in own:
-        group, name = own[plural]
+        group, own_name = own[plural]
         attributes |= {"group": group, "namespace": settings.election.lease_namespace}
         if verb != "create":  # A creation is authorized without a name.
-            attributes["name"] = name
+            attributes["name"] = name or own_name
     kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
     spec = {"resourceAttributes": attributes} | ({"user": user} if user else {})
     body = {"apiVersion": _REVIEWS, "kind": kind, "spec": spec}

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from taint_eviction.adapters.metrics import Readings
+from taint_eviction.adapters.outcome_keeper import OutcomeKeeper
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
@@ -27,9 +28,11 @@ def readings_of(
     certificate_ends: Callable[[], Mapping[str, float]],
     adopter: Adopter | None,
     policy_check: PolicyCheck | None,
+    keeper: OutcomeKeeper | None,
 ) -> Readings:
     """Return the readings of one controller; ``control_state`` None: evictions cannot be paused.
-    ``adopter`` None: no pod is adopted. ``policy_check`` None: nobody asks about the admission policy.
+    ``adopter`` None: no pod is adopted. ``policy_check`` None: nobody asks about the admission policy. ``keeper`` None:
+    no outcomes are kept.
     Only the leader reports what waits and what fails. A standby that led before remembers its attempts, and would
     report a failure for as long as that pod exists.
     """
@@ -88,4 +91,5 @@ def readings_of(
         lost_notes=of_leader(lambda it: len(it.lost_notes())),
         admission_policy_missing=lambda: policy_check is not None and policy_check.in_force is False,
         adoption_policy_unconfirmed=of_leader(lambda it: bool(it.policy_problem)),
+        history_unkept_seconds=lambda: 0.0 if keeper is None else keeper.unkept_seconds(),
     )

@@ -14,7 +14,7 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.pending_pages import StatusPage
 from taint_eviction.core.adoption import builtin_seconds, has_countdown, may_be_marked
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
-from taint_eviction.core.breaker_table import MAX_NAMES, ZoneRow
+from taint_eviction.core.breaker_table import MAX_NAMES, Criterion, ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Ceiling, Evict
 from taint_eviction.core.events import Block
@@ -117,6 +117,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
             **_latch(breaker.latch),
             **_surge(status, now),
             "opensAt": _thresholds(breaker.policy),
+            "criteria": [_criterion(each) for each in status.criteria(now)] if breaker.policy.enabled else [],
             "zones": [_zone(row) for row in status.zones(now)] if breaker.policy.enabled else [],
             "uncounted": _uncounted(status, now) if breaker.policy.enabled else [],
         },
@@ -198,6 +199,30 @@ def _surge(status: Status, now: Moment) -> JsonObject:
     }
 
 
+def _criterion(criterion: Criterion) -> JsonObject:
+    """Return what opens the breaker, as it is now."""
+    counted, total = criterion.counted, criterion.total
+    return {
+        "kind": criterion.kind,
+        "zone": criterion.zone,
+        "counted": counted,
+        "total": total,
+        "sharePercent": _percent(counted, total),
+        "opensAbove": str(criterion.threshold),
+        "minNodes": None if criterion.threshold.percent is None else criterion.threshold.min_nodes,
+        "exceeded": criterion.exceeded,
+        "tooFew": criterion.threshold.too_few(counted, total),
+        "notCounted": [
+            {"reason": reason.name.lower(), "text": reason.value, "count": count}
+            for reason, count in criterion.uncounted.items()
+        ],
+    }
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / whole, 1) if whole else 0.0
+
+
 def _zone(row: ZoneRow) -> JsonObject:
     """Return the counts of a zone; of all nodes if its name is None."""
     return {
@@ -207,7 +232,7 @@ def _zone(row: ZoneRow) -> JsonObject:
         "newlyNotReady": row.newly_not_ready,
         "newlyTainted": row.newly_tainted,
         "counted": row.counted,
-        "sharePercent": round(100 * row.counted / row.nodes, 1) if row.nodes else 0.0,
+        "sharePercent": _percent(row.counted, row.nodes),
         "threshold": row.threshold and str(row.threshold),
         "nodeNames": list(row.names),
     }
@@ -412,7 +437,7 @@ def _hold(pending: Pending, status: Status, process: ProcessState, now: Moment) 
     if pending.tier_wait is not None:
         return _for_whom(pending.tier_wait, now)
     since = bracketed(status.says(hold, pending) or Pause(), epoch_text)
-    return {"reason": hold.name.lower(), "text": hold.value + since}
+    return {"reason": hold.name.lower(), "text": hold.value + since, "brief": hold.value}
 
 
 def _for_whom(wait: TierWait, now: Moment) -> JsonObject:

@@ -143,6 +143,11 @@ class Breaker:
         self._known_due = min(self._known_due, due)
 
     @property
+    def known_due(self) -> float:
+        """How many due pods a person knows of; infinite: all that are due at the next evaluation."""
+        return self._known_due
+
+    @property
     def has_news(self) -> bool:
         """Return whether it has to evaluate before anything is evicted."""
         return self.policy.enabled and (self._news or self.unready.has_news)

@@ -20,6 +20,12 @@ class NodeThreshold:
             return True
         return self.percent is not None and count >= self.min_nodes and 100 * count > self.percent * total
 
+    def too_few(self, count: int, total: int) -> bool:
+        """Return whether the share alone would be too large: it does not count of so few nodes."""
+        if self.percent is None or count >= self.min_nodes or self.exceeded_by(count, total):
+            return False
+        return 100 * count > self.percent * total
+
     def __str__(self) -> str:
         """Return the allowed number in words."""
         parts = [] if self.number is None else [f"{self.number}"]

@@ -1,5 +1,5 @@
-"""What the circuit breaker counts, as a table of zones, so that people can judge whether it should be open; and which
-nodes it does not count, and why, for people who expect another number.
+"""What the circuit breaker counts: against each of its thresholds, and as a table of zones, so that people can judge
+whether it should be open; and which nodes it does not count, and why, for people who expect another number.
 All of it shows the present, also while the breaker is open. It costs a look at each node, so it is made only on
 request. Bounded: a few zones, and a few names of each.
 """
@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
-from taint_eviction.core.breaker import Breaker, is_by_people
+from taint_eviction.core.breaker import Breaker, TaintSurge, is_by_people
 from taint_eviction.core.breaker_policy import NodeThreshold
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
@@ -126,3 +127,64 @@ def _reasons(breaker: Breaker, known: KnownNode, evictions: Evictions, now: Mome
     if not any(True for _ in evictions(node.name, False)):
         yield NotCounted.NO_EVICTION
     yield NotCounted.UNDATED if by_people else NotCounted.APART
+
+
+# Each threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One thing that opens the breaker, as it is now.
+
+    ``counted`` of ``total``: nodes newly tainted by people, nodes lost together, the same in the worst zone, nodes
+    newly out of service, or due pods that no person knows of. ``threshold``: how many it tolerates. ``zone``: the name
+    of that zone. ``uncounted``: how many more tainted or lost nodes do not count, by reason.
+    """
+
+    kind: Literal["tainted", "lost", "zone", "out of service", "due"]
+    counted: int
+    total: int
+    threshold: NodeThreshold
+    uncounted: Mapping[NotCounted, int]
+    zone: str | None = None
+
+    @property
+    def exceeded(self) -> bool:
+        """Return whether there are too many. A breaker opens because of lost nodes only once a pod of theirs is due."""
+        return self.threshold.exceeded_by(self.counted, self.total)
+
+
+def criteria(
+    breaker: Breaker,
+    surge: TaintSurge,
+    zones: Iterable[ZoneRow],
+    uncounted: Mapping[NotCounted, Collection[str]],
+    nodes: Mapping[str, KnownNode],
+) -> list[Criterion]:
+    """Return what opens a breaker of this policy; nodes of a zone, or out of service, only if some count.
+
+    ``surge``, ``zones``, ``uncounted``: what the other functions have found.
+    """
+    policy, by_people = breaker.policy, {reason: _by_people(names, nodes) for reason, names in uncounted.items()}
+    others = {reason: len(names) - by_people[reason] for reason, names in uncounted.items()}
+    found = [Criterion("tainted", surge.nodes, surge.total, policy.nodes, _some(by_people))]
+    if policy.lifecycle_nodes is not None:
+        lost = surge.lifecycle_nodes, breaker.unready.total
+        found.append(Criterion("lost", *lost, policy.lifecycle_nodes, _some(others)))
+    worst = next((row for row in zones if row.zone and row.counted), None)
+    if policy.zone is not None and worst is not None:
+        found.append(Criterion("zone", worst.counted, worst.nodes, policy.zone, {}, worst.zone))
+    if surge.out_of_service:
+        found.append(Criterion("out of service", surge.out_of_service, surge.total, policy.nodes, {}))
+    if policy.max_due is not None:
+        unknown = max(0, surge.due - int(min(surge.due, breaker.known_due)))
+        found.append(Criterion("due", unknown, surge.due, NodeThreshold(policy.max_due), {}))
+    return found
+
+
+def _by_people(names: Iterable[str], nodes: Mapping[str, KnownNode]) -> int:
+    return sum(any(is_by_people(taint, nodes[name].node) for taint in nodes[name].sightings) for name in names)
+
+
+def _some(counts: Mapping[NotCounted, int]) -> dict[NotCounted, int]:
+    return {reason: count for reason, count in counts.items() if count}

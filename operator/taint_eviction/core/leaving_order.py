@@ -206,17 +206,21 @@ class LeavingOrder:
     def _waits(self, leaving: Leaving, flow: FlowKey, now: float) -> Iterator[TierWait]:
         """Yield for whom a pod waits, one tier after the other."""
         pods = self._pods[leaving.node_name]
-        ends_at = leaving.due_at + self._blocked_seconds(flow, leaving.due_at, now)
-        for tier in range(leaving.tier):
-            ends_at += self._seconds
-            until = ends_at + min(_MAX_GRACE_SECONDS, sum(pods.graces[: tier + 1]))
-            if now >= until:
-                continue
+        for tier, until in self._ends(leaving, flow, now):
             if older := pods.waited_for[tier].bisect_right((leaving.due_at, _LAST_NAME)):
                 _, oldest = pods.waited_for[tier][0]
-                yield TierWait(self._leaving[oldest].ref, Tier(tier), older - 1, until)
-            elif tier == 0 and leaving.node_name in self._unlisted:
-                yield TierWait(None, Tier(tier), 0, until)
+                yield TierWait(self._leaving[oldest].ref, tier, older - 1, until)
+            elif tier is Tier.WORKLOADS and leaving.node_name in self._unlisted:
+                yield TierWait(None, tier, 0, until)
+
+    def _ends(self, leaving: Leaving, flow: FlowKey, now: float) -> Iterator[tuple[Tier, float]]:
+        """Yield until when a pod waits for each tier at most, but for those for which it waits no more."""
+        graces = self._pods[leaving.node_name].graces
+        ends_at = leaving.due_at + self._blocked_seconds(flow, leaving.due_at, now)
+        for tier in list(Tier)[: leaving.tier]:
+            ends_at += self._seconds
+            if now < (until := ends_at + min(_MAX_GRACE_SECONDS, sum(graces[: tier + 1]))):
+                yield tier, until
 
     def _applies_until(self, name: str) -> float:
         """Return until when there is an order on a node: infinite while the node is ready."""
@@ -235,9 +239,11 @@ class LeavingOrder:
         pods = self._pods[leaving.node_name]
         pods.followers.setdefault((leaving.tier, leaving.flow), SortedList()).add((leaving.due_at, ref.key))
         pods.count += 1
-        # When the wait for one tier is over, the pods of others may have gone meanwhile.
-        waits = () if leaving.flow is None else self._waits(leaving, leaving.flow, now)
-        recheck_at = min((each.until for each in waits), default=now)
+        recheck_at = now
+        if leaving.flow is not None and any(self._waits(leaving, leaving.flow, now)):
+            # When the wait for one tier is over, the pods of others may have gone meanwhile. A tier may also have no
+            # pod now, and one when its wait ends.
+            recheck_at = min(until for _, until in self._ends(leaving, leaving.flow, now))
         self._rechecks.schedule(ref, min(recheck_at, self._applies_until(leaving.node_name)))
 
     def unfollow(self, ref: PodRef) -> None:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker, TaintSurge
-from taint_eviction.core.breaker_table import NotCounted, ZoneRow, counted_nodes, uncounted_nodes, zone_rows
+from taint_eviction.core.breaker_table import (
+    Criterion,
+    NotCounted,
+    ZoneRow,
+    counted_nodes,
+    criteria,
+    uncounted_nodes,
+    zone_rows,
+)
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope, Release
 from taint_eviction.core.decision import Decision, Evict, Stay
 from taint_eviction.core.eviction_queue import EvictionQueue
@@ -116,6 +124,10 @@ class Status:
         """Return, by reason, the nodes that are tainted or not ready and that the breaker does not count."""
         counted = counted_nodes(self.breaker, self.nodes.known, self._reconciler.evictions, now)
         return uncounted_nodes(self.breaker, self.nodes.known, counted, self._reconciler.evictions, now)
+
+    def criteria(self, now: Moment) -> list[Criterion]:
+        """Return what opens the breaker, each as it is now."""
+        return criteria(self.breaker, self.surge(now), self.zones(now), self.uncounted(now), self.nodes.known)
 
     def out_of_service_notes(self) -> dict[str, str]:
         """Return what people should know about nodes with the taint out-of-service, if anything, by node name."""

@@ -20,7 +20,8 @@ class Health:
     ``elector`` None: it runs alone. ``control_state`` None: evictions cannot be paused. ``policy_invalid`` returns
     whether the policy file is rejected. ``restart_helps`` returns why a new process would get on with the API server
     where this one does not, None: it would not. ``connection_warnings`` yields what is wrong with the connection.
-    ``policy_problem`` returns what is wrong with the admission policy, "" for nothing.
+    ``policy_problem`` returns what is wrong with the admission policy, "" for nothing. ``history_unkept_seconds``
+    returns for how long the last outcomes could not be kept.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Health:
         restart_helps: Callable[[], str | None],
         connection_warnings: Callable[[], Iterable[str]],
         policy_problem: Callable[[], str],
+        history_unkept_seconds: Callable[[], float],
     ) -> None:
         self._driver = driver
         self._elector = elector
@@ -41,6 +43,7 @@ class Health:
         self._restart_helps = restart_helps
         self._connection_warnings = connection_warnings
         self._policy_problem = policy_problem
+        self._history_unkept_seconds = history_unkept_seconds
 
     def liveness(self) -> tuple[bool, str]:
         """Return whether the loop still runs, and if not, why; an unreachable API server is no reason to restart."""
@@ -59,6 +62,8 @@ class Health:
         yield from self._connection_warnings()
         if problem := self._policy_problem():
             yield problem
+        if unkept := self._history_unkept_seconds():
+            yield f"the last outcomes could not be kept for {unkept:.0f} s: after a restart, history lacks them"
         if self._control_state is None:
             return
         if (age := self._control_state.age_seconds()) > _CONTROL_STATE_OLD_SECONDS:

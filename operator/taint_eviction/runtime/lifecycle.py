@@ -17,7 +17,7 @@ from taint_eviction.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-# How long events may still be posted when the process stops.
+# How long events may still be posted, and outcomes be kept, when the process stops.
 _DRAIN_SECONDS = 3.0
 
 _SYNC_CHECK_SECONDS = 0.05
@@ -39,11 +39,11 @@ class Server(Protocol):
 class Companions:
     """What starts and ends with the controller, as callables.
     ``tasks``, by name, run until
-    they are cancelled. ``drain_events`` waits for at most the given seconds until all events are posted. ``close`` ends
-    the connections to the API server. ``servers`` answer HTTP requests.
+    they are cancelled. Each of ``drains`` waits for at most the given seconds until what it has is written. ``close``
+    ends the connections to the API server. ``servers`` answer HTTP requests.
     """
 
-    drain_events: Callable[[float], Awaitable[bool]]
+    drains: Sequence[Callable[[float], Awaitable[bool]]]
     close: Callable[[], Awaitable[None]]
     servers: Sequence[Server] = ()
     tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Lifecycle:
         logger.info("stopping: %d evictions in flight", self._driver.in_flight)
         if not await self._driver.stop(self._settings.grace_seconds):
             logger.warning("some evictions were cut off; the next leader completes them")
-        await self._companions.drain_events(_DRAIN_SECONDS)
+        await asyncio.gather(*(drain(_DRAIN_SECONDS) for drain in self._companions.drains))
 
     async def _run_all(self) -> None:
         for server in self._companions.servers:

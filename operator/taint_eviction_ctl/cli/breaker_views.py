@@ -5,11 +5,26 @@ from typing import Any
 
 import click
 
-from taint_eviction_ctl.cli.status_views import breaker_line, zone_lines
-from taint_eviction_ctl.cli.tables import table_lines
+from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines
+from taint_eviction_ctl.planning.wording import many
 
 _MAX_ROWS = 40
+_MORE = "; see taint-eviction breaker"
 _HEADER = ("NODE", "TAINT", "PODS", "HELD", "LEAVE AFTER A RESET")
+_ZONE_HEADER = ("ZONE", "NODES", "TAINTED", "NOT READY", "LOST", "SHARE", "OPENS ABOVE", "LOST NODES")
+_ZONE_COUNTS = ("notReady", "newlyNotReady", "newlyTainted", "counted")
+
+# Why nodes are not counted, in few words; the document has a sentence for each.
+_UNCOUNTED = {
+    "excluded": "excluded by a label",
+    "control_plane": "control plane",
+    "unlisted": "pods not listed yet",
+    "known": "before the reset",
+    "old": "before the window",
+    "no_eviction": "no pod leaves",
+    "undated": "without a date",
+    "apart": "at another time",
+}
 
 
 def breaker_document(document: Mapping[str, Any], released: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,28 +39,36 @@ def breaker_document(document: Mapping[str, Any], released: Mapping[str, Any]) -
 def breaker_lines(document: Mapping[str, Any], released: Mapping[str, Any]) -> list[str]:
     """Return the lines: open or not, why, counts against thresholds, and how many pods each node would lose."""
     breaker, losses = document["breaker"], _losses(document, released)
-    lines = [breaker_line(breaker).removesuffix("; see taint-eviction breaker")]
-    if breaker["open"]:
-        lines.append(f"it opens at {', or '.join(breaker['opensAt'])}")
+    lines = [_whole(breaker), *criteria_lines(breaker)]
+    if breaker["enabled"]:
+        lines += ["it opens at", *(f"  {condition}" for condition in breaker["opensAt"])]
     lines += zone_lines(breaker)
-    lines += [_not_counted(each) for each in breaker.get("uncounted", ())]
+    lines += [_uncounted(each) for each in breaker.get("uncounted", ())]
     if not losses:
         return [*lines, "no pod is to be evicted"]
     rows = [
         (each["node"], each["taint"], str(each["pods"]), str(each["held"]), _number(each["leaveNow"]))
         for each in losses
     ]
-    lines += ["", click.style("nodes and taints with pods to evict", bold=True)]
+    lines += ["", bold("nodes and taints with pods to evict")]
     lines += table_lines(_HEADER, rows[:_MAX_ROWS])
     left = len(rows) - len(rows[:_MAX_ROWS]) + document.get("moreGroups", 0)
     return [*lines, f"  … and {left} more"] if left else lines
+
+
+def _whole(breaker: Mapping[str, Any]) -> str:
+    """Return the line of a status without the advice to look here; of an open breaker with all that is known of it."""
+    line = breaker_line({**breaker, "criteria": ()}).removesuffix(_MORE)
+    # A controller of an earlier version does not say who opened it.
+    by = breaker["open"] and breaker.get("by")
+    return line.replace(f" since {breaker['since']}", f" since {breaker['since']}, by {by}") if by else line
 
 
 def _number(count: int | None) -> str:
     return "not known" if count is None else str(count)
 
 
-def _not_counted(group: Mapping[str, Any]) -> str:
+def _uncounted(group: Mapping[str, Any]) -> str:
     """Return a line that names nodes that are not counted, and why."""
     names, left = ", ".join(group["nodeNames"]), group["count"] - len(group["nodeNames"])
     more = f" and {left} more" if left > 0 else ""
@@ -69,3 +92,83 @@ def _losses(document: Mapping[str, Any], released: Mapping[str, Any]) -> list[di
         for each in document.get("groups", ())
     ]
     return sorted(losses, key=lambda each: (-(each["leaveNow"] or 0), -each["pods"], each["node"], each["taint"]))
+
+
+def breaker_line(breaker: Mapping[str, Any], width: int | None = None) -> str:
+    """Return whether the breaker is open, since when and why, and, where there is room, where more is said."""
+    if not breaker["open"]:
+        return f"circuit breaker: {good('closed')}" if breaker["enabled"] else "circuit breaker: off"
+    since = f" since {breaker['since']}" if breaker.get("since") else ""
+    # A criterion that is exceeded says why by itself.
+    exceeded = any(each["exceeded"] for each in breaker.get("criteria", ()))
+    cause = "" if exceeded or not breaker["cause"] else f": {breaker['cause']}"
+    if not breaker["enabled"]:
+        cause += ", although no breaker is configured: only taint-eviction breaker reset closes it"
+    line = f"circuit breaker: {bad('OPEN')}{since}{cause}"
+    return line if width is not None and len(click.unstyle(line + _MORE)) > width else line + _MORE
+
+
+def criteria_lines(breaker: Mapping[str, Any], width: int | None = None) -> list[str]:
+    """Return a line for each thing that opens the breaker; none if it is closed and nothing counts."""
+    # A controller of another version may not say them.
+    found = breaker.get("criteria", ())
+    if not found or not (breaker["open"] or any(each["counted"] or each["notCounted"] for each in found)):
+        return []
+    rows = [(_name(each), _counted(each), _share(each), f"opens above {each['opensAbove']}") for each in found]
+    name_width, counted_width, share_width, opens_width = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = []
+    for each, (name, counted, share, opens) in zip(found, rows, strict=True):
+        cells = f"{name:<{name_width}}", f"{counted:>{counted_width}}", f"{share:>{share_width}}"
+        line = "  ".join(["", *cells, f"{opens:<{opens_width}}", _verdict(each, breaker)]).rstrip()
+        room = None if width is None else width - len(click.unstyle(line)) - 2
+        lines.append("  ".join(filter(None, (line, _not_counted(each, room)))))
+    return lines
+
+
+def _name(criterion: Mapping[str, Any]) -> str:
+    return f"zone {criterion['zone']}" if criterion["zone"] else str(criterion["kind"])
+
+
+def _counted(criterion: Mapping[str, Any]) -> str:
+    if criterion["kind"] == "due" and criterion["counted"] == criterion["total"]:
+        return many(criterion["total"], "pod")
+    return f"{criterion['counted']} of {criterion['total']}"
+
+
+def _share(criterion: Mapping[str, Any]) -> str:
+    return "" if criterion["kind"] == "due" else f"{criterion['sharePercent']:.0f} %"
+
+
+def _verdict(criterion: Mapping[str, Any], breaker: Mapping[str, Any]) -> str:
+    if criterion["exceeded"]:
+        return bad("OPEN") if breaker["open"] else doubtful("once one of their pods is due")
+    return f"but counts only from {criterion['minNodes']} on" if criterion["tooFew"] else ""
+
+
+def _not_counted(criterion: Mapping[str, Any], room: int | None) -> str:
+    """Return how many more nodes are tainted or lost, and why they do not count; shorter where the room is."""
+    counts = {each["reason"]: each["count"] for each in criterion["notCounted"]}
+    if not counts:
+        return ""
+    words = [f"{count} {_UNCOUNTED.get(reason, reason)}" for reason, count in counts.items()]
+    total, why = sum(counts.values()), _UNCOUNTED.get(*counts, *counts) if len(counts) == 1 else ", ".join(words)
+    are = "tainted" if criterion["kind"] == "tainted" else "not ready"
+    texts = f"{total} more {are}: {why}", f"{total} more: {why}", f"{total} more: see breaker"
+    return next((text for text in texts if room is None or len(text) <= room), "")
+
+
+def zone_lines(breaker: Mapping[str, Any]) -> list[str]:
+    """Return the breaker's counts as a table of zones; no lines if nothing counts."""
+    # A controller of another version may send none.
+    rows = [row for row in breaker.get("zones", ()) if any(row[count] for count in _ZONE_COUNTS)]
+    rows = rows[:1] if [row["zone"] for row in rows] == [None, ""] else rows
+    return ["", *table_lines(_ZONE_HEADER, [_zone(row) for row in rows])] if rows else []
+
+
+def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
+    zone = "all" if row["zone"] is None else row["zone"] or "(none)"
+    more = row["counted"] - len(row["nodeNames"])
+    names = ", ".join([*row["nodeNames"], *([f"… and {more} more"] if more > 0 else [])])
+    new = f", {row['newlyNotReady']} new" if row["newlyNotReady"] else ""
+    counts = str(row["newlyTainted"]), f"{row['notReady']}{new}", str(row["counted"])
+    return zone, str(row["nodes"]), *counts, f"{row['sharePercent']:g} %", row["threshold"] or "", names

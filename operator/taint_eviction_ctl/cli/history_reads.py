@@ -64,7 +64,7 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
             for each in outcomes:
                 known = by_uid.get(each["uid"])
                 if known is None or _RANKS.index(each["outcome"]) < _RANKS.index(known["outcome"]):
-                    by_uid[each["uid"]] = {**each, "toldBy": identity, "dryRun": dry_run}
+                    by_uid[each["uid"]] = {"toldBy": identity, **each, "dryRun": dry_run}
     if not found.answered:
         raise Unanswered("; ".join(found.unanswered) or f"no pod has the label {_LABEL}: --server asks a replica")
     found.outcomes = sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True)[: int(query["limit"])]

@@ -20,10 +20,15 @@ from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_fl
 from taint_eviction_ctl.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction_ctl.cli.near_pods import absent_object
-from taint_eviction_ctl.cli.status_views import MAX_GROUPS, lost_lines, status_lines
+from taint_eviction_ctl.cli.status_views import MAX_GROUPS, group_lines, head_lines, lost_lines, pod_lines, status_lines
 
 # A call that hangs for longer is reported.
 _SILENCE_SECONDS = 3.0
+# How many lines there are before the tables of a terminal, and how many more say that there is no answer.
+MAX_HEAD = 6
+_MAX_LOST = 2
+# A screen of 24 lines has at least so many pods.
+_MIN_PODS = 5
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -84,9 +89,6 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
         click.echo(json_text(document, orjson.OPT_INDENT_2))
     else:
         terminating = await count_terminating(str(query.get("namespace", "")), flags)
-        at_terminal = sys.stdout.isatty()
-        width = Console().width if at_terminal else None
-        clock = [click.style(visible(str(document.get("now"))), dim=True)] if at_terminal else []
         namespace = str(query.get("namespace", ""))
         if (
             namespace
@@ -95,7 +97,12 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
             and (absent := await absent_object("namespace", namespace, flags))
         ):
             complain(absent)
-        click.echo("\n".join([*clock, *put(partial(status_lines, more=terminating, width=width), document)]))
+        if sys.stdout.isatty():
+            console = Console()
+            lines = put(partial(for_terminal, more=terminating, console=console), document)
+            console.print(Text("\n").join(lines), soft_wrap=True)
+        else:
+            click.echo("\n".join(put(partial(status_lines, more=terminating), document)))
 
 
 async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
@@ -142,29 +149,66 @@ def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
     return live, show
 
 
+def for_terminal(document: Document, more: str, console: Console) -> list[Text]:
+    """Return a status in any number of lines; ``more``: see ``status_lines``."""
+    lines = status_lines(document, more=more, width=console.width)[len(head_lines(document)) :]
+    return [*_head(document, console, cut=False), *map(Text.from_ansi, lines)]
+
+
 def screen(document: Document, failures: str | None, console: Console) -> list[Text]:
-    """Return what fits on a screen: the pods fill the space that the rest leaves."""
+    """Return what fits on a screen: at least a few pods, where the screen has the usual 24 lines."""
+    return put(partial(_screen, failures=failures, console=console), document)
+
+
+def _screen(document: Document, failures: str | None, console: Console) -> list[Text]:
     height, width = console.height - 1, console.width
-    groups, pods = max(1, min(MAX_GROUPS, height // 4)), min(height, len(document.get("pending", ())))
-    for _ in range(3):  # If a pod is left out, a line says so.
-        lines = put(partial(status_lines, max_pods=pods, max_groups=groups, width=width), document)
-        if failures is None:
-            lines = [click.style(visible(str(document.get("now"))), dim=True), *lines]
-        else:
-            lines = lost_lines(document, lines, failures)
-        shown = _folded(lines, console)
-        pods = max(1, pods - max(0, len(shown) - height))
-    return shown
-
-
-def _folded(lines: list[str], console: Console) -> list[Text]:
-    """Fold the lines before the tables; a row that is too long is cut."""
-    tables = next((number for number, line in enumerate(lines) if not click.unstyle(line)), len(lines))
-    head = [part for line in lines[:tables] for part in Text.from_ansi(line).wrap(console, console.width)]
-    rows = [Text.from_ansi(line) for line in lines[tables:]]
+    head = _head(document, console, cut=True)
+    if failures is not None:
+        why, last = lost_lines(document, failures)
+        head = [*_folded(why, console)[:_MAX_LOST], Text(last), *(Text(line.plain, "dim") for line in head)]
+    known = len(document["pending"])
+    for groups in range(max(1, min(MAX_GROUPS, height // 4)), -1, -1):
+        table = group_lines(document, groups, width) if groups else []
+        pods, listed = _pods(document, height - len(head) - len(table), width)
+        if listed >= min(_MIN_PODS, known):
+            break
+    rows = [Text.from_ansi(line) for line in (*table, *pods)]
     for row in rows:
-        row.truncate(console.width, overflow="ellipsis")
-    return [*head, *rows]
+        row.truncate(width, overflow="ellipsis")
+        if failures is not None:
+            row.stylize("dim")
+    return [*head, *rows][:height]
+
+
+def _pods(document: Document, room: int, width: int) -> tuple[list[str], int]:
+    """Return the lines of as many pods as there is room for, and their number."""
+    listed = max(0, min(len(document["pending"]), room))
+    while True:
+        lines = pod_lines(document, listed, width)
+        if len(lines) <= room or listed == 0:
+            return lines, listed
+        listed = max(0, listed - (len(lines) - room))
+
+
+def _head(document: Document, console: Console, *, cut: bool) -> list[Text]:
+    """Return the lines before the tables, with the time. If they are more than ``MAX_HEAD``, long ones are cut instead
+    of folded; ``cut``: and the last ones are left out.
+    """
+    lines = head_lines(document, console.width, str(document["now"]))
+    folded = [part for line in lines for part in _folded(line, console)]
+    if len(folded) <= MAX_HEAD:
+        return folded
+    short = [Text.from_ansi(line) for line in lines]
+    for line in short:
+        line.truncate(console.width, overflow="ellipsis")
+    left = len(short) - MAX_HEAD + 1
+    if not cut or left <= 1:
+        return short
+    return [*short[: MAX_HEAD - 1], Text(f"… and {left} more lines: taint-eviction status")]
+
+
+def _folded(line: str, console: Console) -> list[Text]:
+    return list(Text.from_ansi(line).wrap(console, console.width))
 
 
 def _show_line(document: Document, failures: str | None) -> None:

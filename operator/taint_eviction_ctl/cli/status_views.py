@@ -3,7 +3,6 @@
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import click
@@ -11,35 +10,19 @@ import click
 from taint_eviction.adapters.status_document import ceiling_in
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
+from taint_eviction_ctl.cli.breaker_views import breaker_line, criteria_lines
 from taint_eviction_ctl.cli.control_state import MAX_NAMES, some
-from taint_eviction_ctl.cli.tables import table_lines
+from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines
 from taint_eviction_ctl.planning.wording import many, span
 
 _STATES = {"inFlight": "in flight", "due": "due", "retrying": "retrying", "blocked": "blocked", "held": "held"}
 # By the displayed word.
 _COLOURS = {"in flight": "cyan", "retrying": "red", "blocked": "magenta", "held": "yellow", "due": "cyan"}
-_ZONE_COUNTS = ("notReady", "newlyNotReady", "newlyTainted", "counted")
-_ZONE_HEADER = (
-    "ZONE",
-    "NODES",
-    "NOT READY",
-    "NEWLY NOT READY",
-    "NEWLY TAINTED",
-    "COUNTED",
-    "SHARE",
-    "THRESHOLD",
-    "COUNTED NODES",
-)
 _GROUP_HEADER = ("NODE", "TAINT", "PODS", "WAITING", "DUE", "HELD", "GONE", "NEXT")
 MAX_GROUPS = 20
 # Fewer pods are evicted before anybody has read how many are left.
 _MIN_STORM = 20
 _HEADER = ("DUE", "STATE", "POD", "NODE", "WHY")
-
-_bold = partial(click.style, bold=True)
-_good = partial(click.style, fg="green")
-_bad = partial(click.style, fg="red", bold=True)
-_doubtful = partial(click.style, fg="yellow")
 
 
 def status_lines(
@@ -53,47 +36,33 @@ def status_lines(
     """Return the lines of a status with at most ``max_pods`` pods; None: all. ``more`` is a line before them.
     ``width``: names are shortened so that WHY begins within this many columns, None: never.
     """
-    doubts = [_doubtful(visible(more))] if more else []
-    groups = group_lines(document, max_groups, width)
-    return [*_headline(document), *_lately(document), *doubts, *groups, *_pods(document, max_pods, width)]
+    doubts = ["", doubtful(visible(more))] if more else []
+    groups, pods = group_lines(document, max_groups, width), pod_lines(document, max_pods, width)
+    return [*head_lines(document, width), *groups, *doubts, *pods]
 
 
-def lost_lines(document: Mapping[str, Any], lines: list[str], failures: str) -> list[str]:
-    """Return since when there is no answer, and the last status without colours: it may be outdated."""
-    lost = _bad(visible(f"connection lost since {document['now']}: {failures}"))
-    return [lost, "the last known status:", *(click.style(click.unstyle(line), dim=True) for line in lines)]
+def lost_lines(document: Mapping[str, Any], failures: str) -> tuple[str, str]:
+    """Return since when there is no answer, and that what follows may be outdated."""
+    return bad(visible(f"connection lost since {document['now']}: {failures}")), "the last known status:"
 
 
-def _lately(document: Mapping[str, Any]) -> list[str]:
-    """Return how many pods were evicted recently, and the progress of a storm."""
-    # A controller of another version may not say it.
-    lately = document.get("evictedLately")
-    if not lately or not lately["total"]:
-        return []
-    evicted = "would have been evicted (dry run)" if document["dryRun"] else "evicted"
-    head = f"{many(lately['total'], 'pod')} {evicted} in the last {span(lately['withinSeconds'])}"
-    lines, storm = [f"{head}; see taint-eviction history"], lately.get("storm")
-    left = document["counts"]["due"] + document["counts"]["inFlight"]
-    if storm and storm["gone"] and left >= _MIN_STORM:
-        gone, rate = storm["gone"], storm["perSecond"]
-        seconds = f", about {span(max(1.0, left / rate))} left" if rate else ""
-        lines.append(f"in progress: {gone:,} of {gone + left:,}, {rate:.0f}/s{seconds}")
-    return lines
-
-
-def _headline(document: Mapping[str, Any]) -> list[str]:
-    lines = [_who(document), _what(document)]
+def head_lines(document: Mapping[str, Any], width: int | None = None, clock: str = "") -> list[str]:
+    """Return who leads, how many pods are to be evicted, and what holds them; ``clock`` comes first, if given."""
+    before = f"{click.style(clock, dim=True)}  " if clock else ""
+    who = _who(document, None if width is None else width - len(click.unstyle(before)))
+    lines = [before + who, _what(document)]
     if not document["ready"]:
-        lines.append(_bad(f"not ready: {document['notReadyBecause']}"))
+        lines.append(bad(f"not ready: {document['notReadyBecause']}"))
     # A controller of another version may have none.
-    lines += map(_bad, document.get("warnings", ()))
-    lines += [breaker_line(document["breaker"]), *zone_lines(document["breaker"]), *_pauses(document["pauses"])]
+    lines += map(bad, document.get("warnings", ()))
+    lines += [*_storm(document), breaker_line(document["breaker"], width), *criteria_lines(document["breaker"], width)]
+    lines += _pauses(document["pauses"])
     if document["ordersKnown"] is False:
-        lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
-    lines += [_doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
+        lines.append(doubtful("pauses have not been read yet: nothing is evicted"))
+    lines += [doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
     lines += _adoption(document)
     paused = [rule["name"] for rule in document["policy"]["rules"] if rule["paused"]]
-    return lines + [_doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
+    return lines + [doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
 
 
 _UNEXPLAINED = "tolerate a taint for 9223372036854775807 s, and nobody noted why: they stay"
@@ -108,7 +77,7 @@ def _adoption(document: Mapping[str, Any]) -> list[str]:
     if not adoption.get("enabled", True):
         dry = "a dry run gives nothing back, and nobody evicts these pods: run taint-eviction hand-back"
         given = "they are given back: this controller runs without --adopt"
-        lines.append(_bad(dry) if document["dryRun"] else _doubtful(given))
+        lines.append(bad(dry) if document["dryRun"] else doubtful(given))
     for count, because, said in (
         ("refused", "refusedBecause", "could not be taken over"),
         ("notGivenBack", "notGivenBackBecause", "cannot be given back"),
@@ -116,75 +85,68 @@ def _adoption(document: Mapping[str, Any]) -> list[str]:
         if adoption.get(count):
             first = adoption[because][0]
             named = f"{first['namespace']}/{first['name']}: {first['text']}"
-            lines.append(_bad(f"the countdowns of {many(adoption[count], 'pod')} {said}") + f" ({named})")
+            lines.append(bad(f"the countdowns of {many(adoption[count], 'pod')} {said}") + f" ({named})")
     for names, said in (("lostNotes", "lost their notes, which are written again"), ("unexplainedMarks", _UNEXPLAINED)):
         if found := adoption.get(names):
-            lines.append(_doubtful(f"{many(len(found), 'pod')} {said}") + f" ({', '.join(found)})")
+            lines.append(doubtful(f"{many(len(found), 'pod')} {said}") + f" ({', '.join(found)})")
     if problem := adoption.get("policyProblem"):
-        lines.append(_bad(problem))
+        lines.append(bad(problem))
     if stopped := adoption["stopped"]:
         why = ": ".join(filter(None, (stopped["since"] and f"since {stopped['since']}", stopped["reason"])))
-        lines.append(_doubtful("no more are taken over: hand-back was ordered") + (f" ({why})" if why else ""))
+        lines.append(doubtful("no more are taken over: hand-back was ordered") + (f" ({why})" if why else ""))
     return lines
 
 
-def _who(document: Mapping[str, Any]) -> str:
-    lease, dry = document["lease"], _doubtful("dry run, ") if document["dryRun"] else ""
-    ready = ", ".join([_good("ready") if document["ready"] else _bad("not ready"), f"version {document['version']}"])
-    who = _bold(document["identity"])
+def _who(document: Mapping[str, Any], width: int | None) -> str:
+    """Return which replica answers, and how it evicts; shorter if that is too long."""
+    lease, policy = document["lease"], document["policy"]
+    limited = [name for name, limit in policy["limits"].items() if limit is not None]
+    facts = [
+        *([doubtful("dry run")] if document["dryRun"] else []),
+        good("ready") if document["ready"] else bad("not ready"),
+        f"mode {policy['mode']}",
+        *([f"limited ({', '.join(limited)})"] if limited else []),
+        *([many(len(policy["rules"]), "rule")] if policy["rules"] else []),
+    ]
     if document["leading"]:
-        by = "" if lease is None else f" by Lease {lease['namespace']}/{lease['name']}"
-        return f"{who} leads{by}: {dry}{ready}"
-    holder = f"{lease['holder']} does" if lease is not None and lease["holder"] else "no leader is known"
-    return f"{who} does {_bad('not')} lead, {holder}: {dry}{ready}"
+        does, by = " leads", "" if lease is None else f" by Lease {lease['namespace']}/{lease['name']}"
+    else:
+        holder = f"{lease['holder']} does" if lease is not None and lease["holder"] else "no leader is known"
+        does, by = f" does {bad('not')} lead, {holder}", ""
+    version = f", version {document['version']}"
+    name, version = document["identity"], f", version {document['version']}"
+    said = [(name, by, version), (name, "", version), (name, "", "")]
+    said += [] if width is None else [(_short(name, width, part), "", "") for part in (2, 3, 4)]
+    lines = [f"{bold(name)}{does}{by}: {', '.join(facts)}{version}" for name, by, version in said]
+    return next((line for line in lines if width is None or len(click.unstyle(line)) <= width), lines[-1])
 
 
 def _what(document: Mapping[str, Any]) -> str:
-    policy, counts = document["policy"], document["counts"]
-    rules = f", {many(len(policy['rules']), 'rule')}" if policy["rules"] else ""
-    limited = [name for name, limit in policy["limits"].items() if limit is not None]
-    limits = "" if not limited else f", limited ({', '.join(limited)})"
+    counts = document["counts"]
     states = ", ".join(f"{count} {_STATES.get(state, state)}" for state, count in counts.items() if count)
-    head = (
-        f"{many(document['pendingTotal'], 'pod')} pending eviction on {many(document['taintedNodes'], 'tainted node')}"
-    )
-    return f"{head}{states and f': {states}'}; mode {policy['mode']}{limits}{rules}"
+    head = f"{many(document['pendingTotal'], 'pod')} pending on {many(document['taintedNodes'], 'tainted node')}"
+    return head + (f": {states}" if states else "") + _lately(document)
 
 
-def breaker_line(breaker: Mapping[str, Any]) -> str:
-    """Return whether the breaker is open, since when and why; or what it counts, and when it opens."""
-    if breaker["open"]:
-        # A controller of an earlier version does not say who opened it.
-        told = ", ".join(f"{word} {breaker[word]}" for word in ("since", "by") if breaker.get(word))
-        why = ": ".join(filter(None, (told, breaker["cause"])))
-        line = _bad("the circuit breaker is open") + f" ({why})"
-        if not breaker["enabled"]:
-            line += ", although no breaker is configured: only taint-eviction breaker reset closes it"
-        return f"{line}; see taint-eviction breaker"
-    if not breaker["enabled"]:
-        return "circuit breaker: off"
-    seen = f"{breaker['newlyTaintedNodes']} of {many(breaker['totalNodes'], 'node')} newly tainted"
-    seen += f", {breaker['lifecycleNodes']} lost together with pods to evict, {many(breaker['duePods'], 'pod')} due"
-    if unlisted := breaker.get("unlistedNodes"):
-        seen += f", pods of {many(unlisted, 'node')} not listed yet"
-    return f"circuit breaker: {_good('closed')}; {seen}; it opens at {', or '.join(breaker['opensAt'])}"
+def _lately(document: Mapping[str, Any]) -> str:
+    """Return how many pods were evicted recently."""
+    # A controller of another version may not say it.
+    lately = document.get("evictedLately")
+    if not lately or not lately["total"]:
+        return ""
+    evicted = "would have gone (dry run)" if document["dryRun"] else "evicted"
+    return f"; {lately['total']} {evicted} in the last {span(lately['withinSeconds'])}"
 
 
-def zone_lines(breaker: Mapping[str, Any]) -> list[str]:
-    """Return the breaker's counts as a table of zones; no lines if it is closed and counts nothing."""
-    # A controller of another version may send none.
-    rows = [row for row in breaker.get("zones", ()) if any(row[count] for count in _ZONE_COUNTS)]
-    if not rows or not (breaker["open"] or any(row["counted"] or row["newlyTainted"] for row in rows)):
+def _storm(document: Mapping[str, Any]) -> list[str]:
+    """Return the progress of a storm."""
+    storm = (document.get("evictedLately") or {}).get("storm")
+    left = document["counts"]["due"] + document["counts"]["inFlight"]
+    if not storm or not storm["gone"] or left < _MIN_STORM:
         return []
-    return table_lines(_ZONE_HEADER, [_zone(row) for row in rows])
-
-
-def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
-    zone = "all" if row["zone"] is None else row["zone"] or "(none)"
-    more = row["counted"] - len(row["nodeNames"])
-    names = ", ".join([*row["nodeNames"], *([f"… and {more} more"] if more > 0 else [])])
-    counts = (str(row[count]) for count in _ZONE_COUNTS)
-    return zone, str(row["nodes"]), *counts, f"{row['sharePercent']:g} %", row["threshold"] or "", names
+    gone, rate = storm["gone"], storm["perSecond"]
+    seconds = f", about {span(max(1.0, left / rate))} left" if rate else ""
+    return [f"in progress: {gone:,} of {gone + left:,}, {rate:.0f}/s{seconds}"]
 
 
 def _pauses(pauses: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -209,7 +171,7 @@ def _pause(pause: Mapping[str, Any], of: str) -> str:
     told = ": ".join(
         filter(None, (", ".join(f"{word} {fact}" for word, fact in facts.items() if fact), pause["reason"]))
     )
-    return _doubtful(f"{what} are paused") + (f" ({told})" if told else "")
+    return doubtful(f"{what} are paused") + (f" ({told})" if told else "")
 
 
 # Nodes and taints
@@ -261,7 +223,8 @@ def _short(name: str, width: int | None, part: int) -> str:
 # Pods
 
 
-def _pods(document: Mapping[str, Any], max_pods: int | None, width: int | None) -> list[str]:
+def pod_lines(document: Mapping[str, Any], max_pods: int | None, width: int | None) -> list[str]:
+    """Return the pods that are to be evicted, at most ``max_pods``; None: all."""
     shown = document["pending"][:max_pods]
     if not shown and not document["pendingTotal"]:
         return []
@@ -303,7 +266,8 @@ def due_text(seconds: float) -> str:
 
 def _why(pod: Mapping[str, Any]) -> str:
     how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
-    return "; ".join([_tolerated(pod), *how, *_built_in(pod), *keeping(pod)])
+    hold = pod["hold"] and {**pod["hold"], "text": _brief(pod["hold"])}
+    return "; ".join([_tolerated(pod), *how, *_built_in(pod), *keeping({**pod, "hold": hold})])
 
 
 def _tolerated(pod: Mapping[str, Any]) -> str:
@@ -313,10 +277,16 @@ def _tolerated(pod: Mapping[str, Any]) -> str:
 def _cause(pod: Mapping[str, Any]) -> str:
     """Return the reason without the parts that differ between pods: the number of tries, and the next try."""
     how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
-    hold = [] if pod["hold"] is None else [pod["hold"]["text"]]
+    hold = [] if pod["hold"] is None else [_brief(pod["hold"])]
     blocked = [] if pod["error"] is None or pod["blockedBy"] is None else [_blocked(pod["blockedBy"])]
     error = [] if pod["error"] is None else [pod["error"]]
     return "; ".join([_tolerated(pod), *how, *_built_in(pod), *hold, *blocked, *error])
+
+
+def _brief(hold: Mapping[str, Any]) -> str:
+    """Return what holds a pod, without what the lines at the top say of it: since when, by whom and why."""
+    # A controller of another version may not say it.
+    return str(hold.get("brief") or hold["text"])
 
 
 def _built_in(pod: Mapping[str, Any]) -> list[str]:

@@ -1,12 +1,18 @@
-"""Tables for people: columns as wide as their widest cell."""
+"""Tables for people: columns as wide as their widest cell; and the colours of words."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import click
 
 from taint_eviction.cli.visible import visible
 
 Row = Sequence[str]
+
+bold = partial(click.style, bold=True)
+good = partial(click.style, fg="green")
+bad = partial(click.style, fg="red", bold=True)
+doubtful = partial(click.style, fg="yellow")
 
 
 def table_lines(
