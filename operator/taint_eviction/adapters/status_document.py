@@ -127,6 +127,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
         "admissionPolicy": process.admission and _admission(process.admission),
         "taintedNodes": sum(1 for _ in status.nodes.tainted()),
         "outOfServiceNodes": [{"node": name, "text": note} for name, note in status.out_of_service_notes().items()],
+        "shuttingDownNodes": [{"node": name, "text": note} for name, note in status.shutting_down_notes(now).items()],
         "counts": {state: page.counts[state] for state in STATES},
         "pendingTotal": page.counts.total(),
         "pendingNodes": len({node for node, _ in page.groups}),

@@ -56,6 +56,15 @@ def bracketed(order: Latch | Pause, text: Callable[[float | None], str | None]) 
     return f" ({found})" if found else ""
 
 
+def shutting_down_note(left_to_kubelet: int) -> str:
+    """Return what becomes of the pods of a node that shuts down gracefully, of which so many are withheld."""
+    says = "it shuts down gracefully"
+    if not left_to_kubelet:
+        return f"{says}, and its kubelet ends its pods, too"
+    pods = "1 pod" if left_to_kubelet == 1 else f"{left_to_kubelet} pods"
+    return f"{says}, and --graceful-shutdown=wait leaves {pods} to its kubelet"
+
+
 def out_of_service_note(node: Node) -> str:
     """Return what people should know about a node with the taint out-of-service, "" if nothing."""
     if not any(taint.key == OUT_OF_SERVICE for taint in node.taints):

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker, TaintSurge
@@ -19,7 +20,7 @@ from taint_eviction.core.breaker_table import (
     zone_rows,
 )
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope, Release
-from taint_eviction.core.decision import Decision, Evict, Stay
+from taint_eviction.core.decision import Decision, Evict, Stay, StayReason
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
 from taint_eviction.core.guards import GuardList, Guards, WaitReason
@@ -43,7 +44,10 @@ from taint_eviction.core.pods import (
 )
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.reconciler import Reconciler, flow_of
-from taint_eviction.core.sentences import out_of_service_note
+from taint_eviction.core.sentences import out_of_service_note, shutting_down_note
+
+# Of more nodes than these, people need no line each.
+_MAX_SHUTTING_DOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,17 @@ class Status:
         known = self.nodes.known
         notes = ((name, out_of_service_note(known[name].node)) for name in self._out_of_service.names())
         return {name: note for name, note in notes if note}
+
+    def shutting_down_notes(self, now: Moment) -> dict[str, str]:
+        """Return what becomes of the pods of tainted nodes that shut down gracefully, by node name; some of these."""
+        names = (name for name in self.nodes.tainted() if self.nodes.known[name].shutting_down)
+        return {
+            name: shutting_down_note(self._left_to_kubelet(name, now)) for name in islice(names, _MAX_SHUTTING_DOWN)
+        }
+
+    def _left_to_kubelet(self, name: str, now: Moment) -> int:
+        decisions = (self._reconciler.decide(record, now) for record in self._pods.on_node(name))
+        return sum(isinstance(each, Stay) and each.reason is StayReason.SHUTTING_DOWN for each in decisions)
 
     def ready_out_of_service_count(self) -> int:
         """Count the nodes that are ready although they have the taint out-of-service."""

@@ -59,7 +59,8 @@ def head_lines(document: Mapping[str, Any], width: int | None = None, clock: str
     lines += _pauses(document["pauses"])
     if document["ordersKnown"] is False:
         lines.append(doubtful("pauses have not been read yet: nothing is evicted"))
-    lines += [doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
+    for nodes in ("outOfServiceNodes", "shuttingDownNodes"):
+        lines += [doubtful(f"node {each['node']}: {each['text']}") for each in document.get(nodes, ())]
     lines += _adoption(document)
     paused = [rule["name"] for rule in document["policy"]["rules"] if rule["paused"]]
     return lines + [doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
