@@ -27,6 +27,8 @@ from tests.manifests.test_kinds import MANIFESTS, needs_kubectl
 from tests.stage.processes import RunningController, output_of, running_controller
 from tests.stage.waiting import free_port
 
+from taint_eviction.settings import history_name
+
 pytestmark = [pytest.mark.e2e, needs_kubectl]
 
 CONTROLLER = "taint-eviction-controller"
@@ -380,6 +382,7 @@ class TriedCalls:
             "owners of fields": await self.patch("adopted", replace("/metadata/managedFields", managers)),
             "creation of the ConfigMap": await self.write("POST", "configmaps", *own),
             "change of the ConfigMap": await self.write("PATCH", "configmaps", *own),
+            "creation of the history": await self.write("POST", "configmaps", own[0], f"{own[1]}-history"),
             "creation of the Lease": await self.write("POST", "leases", *own),
         }
         return found
@@ -476,6 +479,9 @@ class TriedCalls:
             "a ConfigMap elsewhere": await self.write("POST", "configmaps", "default", lease),
             "a changed ConfigMap": await self.write("PATCH", "configmaps", own, "kube-root-ca.crt"),
             "end of the ConfigMap": await self.write("DELETE", "configmaps", namespace, lease),
+            "another history": await self.write("POST", "configmaps", namespace, "history"),
+            "a history elsewhere": await self.write("POST", "configmaps", "default", f"{lease}-history"),
+            "a Lease with the name of the history": await self.write("POST", "leases", namespace, f"{lease}-history"),
             "another Lease": await self.write("POST", "leases", namespace, "kube-scheduler"),
             "a Lease elsewhere": await self.write("POST", "leases", "default", lease),
             "end of a heartbeat": await self.write("DELETE", "leases", "kube-node-lease", f"{own}-a"),
@@ -564,6 +570,14 @@ async def test_the_controller_leads_writes_and_evicts(
         await cluster.eventually(state, lambda found: not pauses(found))
         assert [line for line in running.lines if re.search("denied|forbidden", str(line))] == []
         assert await running.end() == 0
+    # It has kept what it did, under the name that the Role and the policy allow.
+    history = f"/api/v1/namespaces/{installed.namespace}/configmaps/{history_name(installed.lease)}"
+    assert (await cluster.call("GET", history))["binaryData"]
+    async with running_controller(own, *flags, listen=f"127.0.0.1:{free_port()}") as running:
+        await running.until(running.leads)
+        await running.until(lambda: running.said("restored 1 outcomes that "))
+        assert pod.name in await running.ask("history")
+    await cluster.call("DELETE", history)
     await cluster.call("DELETE", lease)
 
 

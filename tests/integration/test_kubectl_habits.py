@@ -89,21 +89,24 @@ async def test_explain_of_an_unknown_pod_suggests_a_similar_one(shop: Shop, pod:
     said = await shop.say("explain", pod)
     assert said.code == 1
     suggested = f"; did you mean '{near}'?" if near else ""
-    assert said.out == f"{pod} is not known: there is no such pod{suggested}\n"
+    line, *sources = said.out.splitlines()
+    assert line == f"{pod} is not known: there is no such pod{suggested}"
+    assert len(sources) == 3
     assert json.loads((await shop.say("explain", pod, "-o", "json")).out)["near"] == near
 
 
 async def test_explain_says_where_a_pod_is_that_the_controller_does_not_know(shop: Shop) -> None:
     """The pod's node is clean; the command reads the pod with the user's rights."""
     said = await shop.say("explain", "web-7", "-n", "bank")
-    assert said.out == "bank/web-7 stays: its node n2 has no NoExecute taint that the controller has seen\n"
+    assert said.code == 0
+    assert said.out.startswith("bank/web-7 stays: its node n2 has no NoExecute taint that the controller has seen\n")
 
 
 async def test_explain_without_the_right_to_list_pods_suggests_none(shop: Shop) -> None:
     """The rest of the answer is the same."""
     shop.server.faults.add(verb="list", resource="pods", status=403)
     said = await shop.say("explain", "shop/db0")
-    assert (said.code, said.out) == (1, "shop/db0 is not known: there is no such pod\n")
+    assert (said.code, said.out.splitlines()[0]) == (1, "shop/db0 is not known: there is no such pod")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,9 @@ async def test_all_namespaces_is_the_default_of_commands_with_a_namespace_flag(
     """-A is accepted wherever -n is, and has priority over it."""
     with_both, with_neither = await shop.say(*verb, "-A", "-n", "bank"), await shop.say(*verb)
     assert (with_both.code, with_neither.code) == (0, 0)
-    assert len(with_both.out.splitlines()) == len(with_neither.out.splitlines())
+    # Whether the ConfigMap with outcomes had to be read depends on whether the leader has restored it by then.
+    listed = [[line for line in each.out.splitlines() if "remembers" not in line] for each in (with_both, with_neither)]
+    assert len(listed[0]) == len(listed[1])
     assert (await shop.say(*verb, "-n", "bank")).code == 0
 
 
@@ -160,7 +165,7 @@ async def test_explain_of_a_recreated_pod_shows_the_earlier_pod_and_the_new_one(
     add_pod(shop.server, "db-1", "n2", namespace="shop")
     lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
     assert lines[0].startswith("shop/db-1 was evicted from node n1 ")
-    assert lines[-1] == "  now       another pod of this name is on node n2"
+    assert "  now       another pod of this name is on node n2" in lines
 
 
 async def test_explain_of_a_pod_recreated_on_a_tainted_node_shows_both_pods(shop: Shop) -> None:
@@ -176,7 +181,7 @@ async def test_explain_of_a_pod_recreated_on_a_tainted_node_shows_both_pods(shop
 
 async def test_explain_of_a_node_without_its_kind_suggests_the_right_form(shop: Shop) -> None:
     """As in kubectl, a bare name is the name of a pod."""
-    assert (await shop.say("explain", "n2")).out.endswith("; did you mean 'node/n2'?\n")
+    assert (await shop.say("explain", "n2")).out.splitlines()[0].endswith("; did you mean 'node/n2'?")
 
 
 @pytest.mark.parametrize("words", [("shop/db-1", "-n", "x"), ("db-1", "-n", "shop"), ("pod", "db-1", "-n", "shop")])

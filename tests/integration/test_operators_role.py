@@ -40,6 +40,7 @@ READ_STUCK = (
     Grant("", "persistentvolumeclaims", "get", "", ""),
     Grant("storage.k8s.io", "volumeattachments", "list", "", ""),
 )
+LIST_EVENTS = Grant("", "events", "list", "", "")
 GET_SHADOW = Grant("coordination.k8s.io", "leases", "get", SHADOW.lease_namespace, SHADOW.lease_name)
 
 
@@ -114,7 +115,7 @@ async def operator(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncItera
 
 async def test_history_finds_the_replicas_with_the_right_to_list_their_pods(operator: Operator) -> None:
     """It asks all of them."""
-    said = await operator.asks("history", also=(LIST_OWN_PODS,))
+    said = await operator.asks("history", also=(LIST_OWN_PODS, LIST_EVENTS))
     assert (said.code, operator.refused) == (0, [])
     assert "web" in said.out
 
@@ -122,13 +123,13 @@ async def test_history_finds_the_replicas_with_the_right_to_list_their_pods(oper
 async def test_history_asks_the_leader_without_the_right_to_list_pods(operator: Operator) -> None:
     """The Role alone is enough for that."""
     said = await operator.asks("history")
-    assert (said.code, operator.refused) == (0, [("list", "pods")])
+    assert (said.code, set(operator.refused)) == (0, {("list", "pods"), ("list", "events")})
     assert "web" in said.out
 
 
 async def test_explain_of_a_pod_that_is_gone_asks_the_replicas(operator: Operator) -> None:
     """It would also read whether the pod is there and stays Terminating."""
-    said = await operator.asks("explain", "web", also=(LIST_OWN_PODS,))
+    said = await operator.asks("explain", "web", also=(LIST_OWN_PODS, LIST_EVENTS))
     assert (said.code, operator.refused) == (0, [("get", "pods")])
     assert "evicted" in said.out
 
@@ -137,7 +138,7 @@ async def test_explain_of_a_pod_that_stays_terminating_reads_what_its_page_names
     """A finalizer holds it."""
     add_pod(operator.server, "stuck", "n1", finalizers=["example.com/x"])
     await until(lambda: is_leaving(operator.server, "stuck"))
-    said = await operator.asks("explain", "stuck", also=(*READ_STUCK, LIST_OWN_PODS))
+    said = await operator.asks("explain", "stuck", also=(*READ_STUCK, LIST_OWN_PODS, LIST_EVENTS))
     assert (said.code, operator.refused) == (0, [])
     assert "example.com/x" in said.out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -96,9 +97,9 @@ async def test_a_dry_run_beside_the_controller_adds_no_evictions_to_its_answers(
                 assert "evicted (dry run)" in (await invoked("history", *words)).out
                 of_dry_run = (await invoked("explain", "default/leaves", *words)).out
                 assert "default/leaves would have been evicted (according to a dry run) from node n1" in of_dry_run
-                status = (await invoked("status", *words)).out
-                assert "1 pod would have been evicted (dry run) in the last 5 m" in status
-            assert "would have been evicted" not in (await invoked("status", *flags)).out
+                status = json.loads((await invoked("status", *words, "-o", "json")).out)
+                assert (status["dryRun"], status["evictedLately"]["total"]) == (True, 1)
+            assert json.loads((await invoked("status", *flags, "-o", "json")).out)["dryRun"] is False
 
 
 async def test_since_takes_any_duration(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ async def test_a_standby_that_becomes_the_leader_remembers_evictions_of_the_lead
         add_pod(server, "second", "n1")
         await until(lambda: server.get("pods", "second") is None)
         outcomes = [(each["name"], each["outcome"]) for each in await listed(*flags)]
-        assert outcomes == [("second", "evicted"), ("first", seen["outcome"])]
+        assert outcomes == [("second", "evicted"), ("first", "evicted")]
         explained = await invoked("explain", "default/first", *flags)
         assert (explained.code, f"taint {KEY}" in explained.out) == (0, True)
 
@@ -209,7 +210,7 @@ async def test_outcomes_outlive_a_rollout(tmp_path: Path) -> None:
             await until(after.application.gate.may_act)
 
             async def restored() -> bool:
-                return len(await listed(*flags)) == 1
+                return len(await listed("--server", f"http://{after.listen}")) == 1
 
             await until(restored)
             [told] = await listed(*flags)
@@ -218,7 +219,8 @@ async def test_outcomes_outlive_a_rollout(tmp_path: Path) -> None:
             explained = (await invoked("explain", "default/early", *flags)).out
             assert "default/early was evicted from node n1" in explained
             assert "told by   at-127-0-0-1" in explained
-            assert "1 pod evicted in the last 5 m" in (await invoked("status", *flags)).out
+            status = json.loads((await invoked("status", *flags, "-o", "json")).out)
+            assert status["evictedLately"]["total"] == 1
 
 
 async def test_a_dry_run_keeps_outcomes_of_its_own(tmp_path: Path) -> None:
@@ -247,3 +249,46 @@ async def test_where_outcomes_cannot_be_kept_evictions_go_on_and_status_says_so(
             await until(lambda: leader.metric("history_writes_total", result="failed"))
             assert "the last outcomes could not be kept for " in (await invoked("status", *flags)).out
             assert leader.metric("history_unkept_seconds") > 0
+
+
+async def test_why_a_pod_was_evicted_is_known_when_no_replica_answers(tmp_path: Path) -> None:
+    """The ConfigMap says it; where that is gone as well, the event does."""
+    async with cluster(tmp_path, "n1") as (server, port, flags):
+        async with replica(server, REAL, "127.0.0.1", port) as before:
+            await until(before.application.gate.may_act)
+            server.taint("n1", KEY)
+            add_pod(server, "early", "n1")
+            await until(lambda: server.get("pods", "early") is None)
+        server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
+        [told] = await listed(*flags)
+        assert (told["outcome"], told["node"], told["taint"]) == ("evicted", "n1", f"{KEY}:NoExecute")
+        said = await invoked("explain", "default/early", *flags)
+        assert said.code == 0
+        assert said.out.startswith("default/early was evicted from node n1 at 20")
+        assert f"because   taint {KEY}:NoExecute is not tolerated" in said.out
+        assert f"ConfigMap kube-system/{LEASE.lease_name}-history, written 20" in said.out
+        assert ": remembers since 20" in said.out
+        server.delete("configmaps", f"{LEASE.lease_name}-history", LEASE.lease_namespace)
+        said = await invoked("explain", "default/early", *flags)
+        assert said.code == 0
+        assert said.out.startswith("default/early was evicted at 20")
+        assert f"because   taint {KEY}:NoExecute is not tolerated" in said.out
+        assert "events: since 20" in said.out
+        server.faults.add(resource="events", status=403)
+        said = await invoked("history", *flags)
+        assert (said.code, said.out) == (3, "")
+        assert "events: not read: " in said.complaints
+
+
+async def test_times_are_the_last_of_their_kind_and_are_said_back(tmp_path: Path) -> None:
+    """03:12 is the last 03:12 UTC; an end before the beginning is wrong usage."""
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as leader:
+        await until(leader.application.gate.may_act)
+        said = await invoked("history", *flags, "--since", "03:12", "--until", "2126-01-31T14:00:00Z")
+        assert (said.code, said.complaints) == (0, "")
+        assert re.match(r"since \d{4}-\d\d-\d\d 03:12:00 UTC until 2126-01-31 14:00:00 UTC\n", said.out)
+        said = await invoked("history", *flags, "--since", "5m", "--until", "1h")
+        assert (said.code, said.out) == (2, "")
+        assert " is before since " in said.complaints
+        for nonsense in (("--since", "25:00"), ("--until", "3:1"), ("--since", "5m", "--since-time", "03:12")):
+            assert (await invoked("history", *flags, *nonsense)).code == 2

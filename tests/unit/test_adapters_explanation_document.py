@@ -19,6 +19,7 @@ from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Readiness, Tain
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 from taint_eviction.core.tiers import Order
 from taint_eviction_ctl.cli.explain import explanation_lines
+from taint_eviction_ctl.planning.wording import utc
 
 NOT_READY = "node.kubernetes.io/not-ready"
 SINCE, LATER = format_rfc3339(EPOCH), format_rfc3339(EPOCH + 300)
@@ -62,11 +63,11 @@ def held(seconds: float, told: Pod) -> Pod:
 def test_a_pod_that_waits_names_the_toleration_that_counts_and_the_one_that_does_not() -> None:
     """People expect the longest toleration to count, but the first one that matches counts."""
     assert lines(one(tolerates(300), tolerates(3600))) == [
-        f"shop/web-0 leaves node n1 in 5 m, at {LATER}",
+        f"shop/web-0 leaves node n1 in 5 m, at {utc(LATER)}",
         "  because   k1:NoExecute is tolerated by [k1 for 300 s]",
         "  but       [k1 for 3600 s] comes later in the pod's list: only the first toleration that matches counts",
-        f"  since     {SINCE} (first seen then)",
-        f"  until     {LATER}",
+        f"  since     {utc(SINCE)} (first seen then)",
+        f"  until     {utc(LATER)}",
         DELETED,
         "  again     a new pod like it could be scheduled there",
     ]
@@ -95,9 +96,9 @@ def test_a_pod_that_is_due_and_paused_says_since_when_and_why() -> None:
     on.brain.order(ControlState(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
     on.at(40)
     assert lines(on) == [
-        f"shop/web-0 was due to leave node n1 at {SINCE}, 40 s ago",
+        f"shop/web-0 was due to leave node n1 at {utc(SINCE)}, 40 s ago",
         "  because   k1:NoExecute is not tolerated",
-        f"  since     {SINCE} (first seen then)",
+        f"  since     {utc(SINCE)} (first seen then)",
         f"  held      evictions from its node are paused (since {SINCE}: disk swap)",
         DELETED,
         ABSENT,
@@ -123,7 +124,7 @@ def test_a_rule_and_its_timeout_are_named() -> None:
     on = one(eviction_policy=EvictionPolicy(rules=(rule,)))
     assert lines(on)[-2] == f"  how       {text} for a bounded time, then by a DELETE (rule db of the policy)"
     on.settle(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
-    assert lines(on)[-2] == f"  how       {text} until {LATER}, then by a DELETE (rule db of the policy)"
+    assert lines(on)[-2] == f"  how       {text} until {utc(LATER)}, then by a DELETE (rule db of the policy)"
 
 
 def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
@@ -132,7 +133,7 @@ def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
     assert lines(on.at(100)) == [
         "shop/web-0 stays on node n1: it tolerates every NoExecute taint of its node indefinitely",
         "  because   k1:NoExecute is tolerated by [k1 indefinitely]",
-        f"  since     {SINCE} (first seen then)",
+        f"  since     {utc(SINCE)} (first seen then)",
         "  again     a new pod like it could not be scheduled there: it does not tolerate k2:NoSchedule",
     ]
 
@@ -142,11 +143,11 @@ def test_taints_that_do_not_decide_come_after_the_one_that_does() -> None:
     on = one(tolerates(600), tolerates(300, "k2"), taints=(taint(), taint("k2")))
     assert [line.strip() for line in lines(on)[1:7]] == [
         "because   k2:NoExecute is tolerated by [k2 for 300 s]",
-        f"since     {SINCE} (first seen then)",
-        f"until     {LATER}",
+        f"since     {utc(SINCE)} (first seen then)",
+        f"until     {utc(LATER)}",
         "and       k1:NoExecute is tolerated by [k1 for 600 s]",
-        f"since     {SINCE} (first seen then)",
-        f"until     {format_rfc3339(EPOCH + 600)}",
+        f"since     {utc(SINCE)} (first seen then)",
+        f"until     {utc(format_rfc3339(EPOCH + 600))}",
     ]
 
 

@@ -29,6 +29,7 @@ OUTCOME: dict[str, Any] = {
     "taint": "example.com/maintenance=now:NoExecute",
     "toleration": None,
     "byDefault": False,
+    "ceiling": {"rule": "short", "seconds": 30},
     "since": "2030-03-17T17:46:40.000000Z",
     "sinceBy": "first sight",
     "deadline": "2030-03-17T17:46:40.000000Z",
@@ -164,6 +165,8 @@ def test_little_that_decompresses_to_much_is_refused_without_decompressing_it() 
         json.dumps({**OUTCOME, "toldBy": "x", "tries": True}).encode(),
         json.dumps({**OUTCOME, "toldBy": "x", "byDefault": "no"}).encode(),
         json.dumps({**OUTCOME, "toldBy": "x", "taint": {"key": "a"}}).encode(),
+        json.dumps({**OUTCOME, "toldBy": "x", "ceiling": {"rule": 7}}).encode(),
+        json.dumps({**OUTCOME, "toldBy": "x", "ceiling": [1]}).encode(),
         json.dumps({**OUTCOME, "toldBy": "x", "answer": "x" * 9000}).encode(),
     ],
 )

@@ -9,13 +9,16 @@ import pytest
 
 from taint_eviction_ctl.cli import history_reads
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered
+from taint_eviction_ctl.cli.history_sources import Source
 
+UNREAD = Source("elsewhere", problem="not read")
 FLAGS = {"server": None, "lease_name": "lease"}
 
 
 def row(uid: str, outcome: str, second: int) -> Document:
     """One outcome."""
-    return {"uid": uid, "outcome": outcome, "time": f"2030-01-01T00:00:{second:02}Z"}
+    named = {"namespace": "shop", "name": uid, "node": "n1", "taint": "k1:NoExecute"}
+    return {"uid": uid, "outcome": outcome, "time": f"2030-01-01T00:00:{second:02}Z", **named}
 
 
 def page(identity: str, *rows: Document, more: str | None = None, **head: Any) -> Document:
@@ -39,15 +42,28 @@ class FakeReplica:
         return page
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, *replicas: FakeReplica, limit: int = 10) -> history_reads.Remembered:
-    """Return what is made of the answers of these replicas."""
+def asked(
+    monkeypatch: pytest.MonkeyPatch,
+    *replicas: FakeReplica,
+    limit: int = 10,
+    kept: Source = UNREAD,
+    events: Source = UNREAD,
+    query: Mapping[str, str] | None = None,
+) -> history_reads.Remembered:
+    """Return what is made of the answers of these replicas, of what is kept, and of events."""
+
+    async def read(source: Source) -> Source:
+        return source
+
+    monkeypatch.setattr(history_reads, "kept_outcomes", lambda *_: read(kept))
+    monkeypatch.setattr(history_reads, "event_outcomes", lambda *_: read(events))
 
     @contextlib.asynccontextmanager
     async def asking_all(*_: object) -> AsyncIterator[list[Ask]]:
         yield list(replicas)
 
     monkeypatch.setattr(history_reads, "asking_all", asking_all)
-    return asyncio.run(history_reads.remembered(FLAGS, {"limit": limit}))
+    return asyncio.run(history_reads.remembered(FLAGS, {"limit": limit, **(query or {})}))
 
 
 @pytest.mark.parametrize("leader_first", [True, False])
@@ -97,3 +113,68 @@ def test_without_a_usable_answer_each_reason_is_named(monkeypatch: pytest.Monkey
     other = FakeReplica(page("other", row("a", "evicted", 1), lease={"name": "another"}))
     with pytest.raises(Unanswered, match=r"away; dry is a dry run: .*; other belongs to another Lease: "):
         asked(monkeypatch, FakeReplica(Unanswered("away")), dry_run, other)
+
+
+def told(found: history_reads.Remembered) -> list[tuple[str, str]]:
+    """The pods with who told of them."""
+    return [(each["uid"], each["toldBy"]) for each in found.outcomes]
+
+
+def kept(*rows: Document) -> Source:
+    """What the leader has kept."""
+    return Source("ConfigMap", [{**each, "toldBy": "before"} for each in rows], since="2030-01-01T00:00:00Z")
+
+
+def events(*rows: Document) -> Source:
+    """What events tell."""
+    return Source("events", [{**each, "toldBy": "an event", "node": None} for each in rows], lasting=False)
+
+
+def test_where_no_replica_answers_what_is_kept_and_events_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events fill in what is newer than the last write; of a pod that both tell, what is kept says more."""
+    silent = FakeReplica(Unanswered("away"))
+    told_by_events = events(row("a", "evicted", 1), row("b", "evicted", 2))
+    found = asked(monkeypatch, silent, kept=kept(row("a", "evicted", 1)), events=told_by_events)
+    assert told(found) == [("b", "an event"), ("a", "before")]
+    assert (found.answered, found.unanswered) == ([], ["away"])
+
+
+def test_events_alone_answer_for_a_pod_that_they_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one they answer nothing: that nobody keeps anything must not look like that nothing has happened."""
+    silent = FakeReplica(Unanswered("away"))
+    assert told(asked(monkeypatch, silent, events=events(row("b", "evicted", 2)))) == [("b", "an event")]
+    with pytest.raises(Unanswered, match="away; elsewhere: not read"):
+        asked(monkeypatch, FakeReplica(Unanswered("away")), events=events())
+
+
+def test_what_is_kept_is_read_unless_the_leader_has_restored_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby has not."""
+    of_leader = page("one", row("b", "evicted", 2), leading=True, restoredFrom="kube-system/history")
+    of_standby = page("two", row("b", "gone", 2), leading=False, restoredFrom="kube-system/history")
+    found = asked(monkeypatch, FakeReplica(of_leader), kept=kept(row("a", "evicted", 1)))
+    assert [each["uid"] for each in found.outcomes] == ["b"]
+    found = asked(monkeypatch, FakeReplica(of_standby), kept=kept(row("a", "evicted", 1)))
+    assert told(found) == [("b", "two"), ("a", "before")]
+
+
+@pytest.mark.parametrize(
+    ("query", "listed"),
+    [
+        ({"since": "2030-01-01T00:00:02Z"}, ["b"]),
+        ({"until": "2030-01-01T00:00:01Z"}, ["a"]),
+        ({"uid": "a"}, ["a"]),
+        ({"pod": "shop/b"}, ["b"]),
+        ({"node": "n1"}, ["b", "a"]),
+        ({"node": "n2"}, []),
+        ({"taint": "k1"}, ["b", "a"]),
+        ({"taint": "k"}, []),
+        ({"namespace": "bank"}, []),
+    ],
+)
+def test_what_is_kept_is_filtered_as_what_replicas_tell(
+    monkeypatch: pytest.MonkeyPatch, query: dict[str, str], listed: list[str]
+) -> None:
+    """A replica of another version may not know a filter, either."""
+    source = kept(row("b", "evicted", 2), row("a", "evicted", 1))
+    found = asked(monkeypatch, FakeReplica(page("one")), kept=source, query=query)
+    assert [each["uid"] for each in found.outcomes] == listed

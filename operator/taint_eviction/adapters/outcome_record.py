@@ -207,6 +207,13 @@ def _flag(value: object, path: str) -> bool | None:
     return value if value is None or isinstance(value, bool) else refuse(f"{path} is not true or false")
 
 
+def _ceiling(value: object, path: str) -> JsonObject | None:
+    if value is None:
+        return None
+    ceiling = as_object(value, path)
+    return {"rule": _text(ceiling.get("rule"), path), "seconds": _number(ceiling.get("seconds"), path)}
+
+
 # The fields of an outcome (``outcome_memory``), and how each is read.
 _FIELDS: Mapping[str, Callable[[object, str], Any]] = {
     "time": _instant,
@@ -219,6 +226,7 @@ _FIELDS: Mapping[str, Callable[[object, str], Any]] = {
     "taint": _text_or_none,
     "toleration": _text_or_none,
     "byDefault": _flag,
+    "ceiling": _ceiling,
     "since": _instant,
     "sinceBy": _text,
     "deadline": _instant,

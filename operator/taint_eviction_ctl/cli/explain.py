@@ -20,13 +20,13 @@ from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_fl
 from taint_eviction_ctl.cli.failover_reads import examine
 from taint_eviction_ctl.cli.failover_views import failover_lines
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_outcomes
-from taint_eviction_ctl.cli.history_reads import remembered
+from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_outcomes, source_documents, source_lines
+from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.near_pods import absent_object, near_pod, own_namespace
 from taint_eviction_ctl.cli.status_views import due_text, keeping
 from taint_eviction_ctl.cli.values import one_object
 from taint_eviction_ctl.failover.document import unread_document
-from taint_eviction_ctl.planning.wording import span
+from taint_eviction_ctl.planning.wording import span, utc
 
 _WIDTH = 9
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
@@ -49,14 +49,15 @@ def explain(pod: NamespacedName | str, **flags: Any) -> None:
     Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
     rights to get leases and pods/proxy.
 
-    For a pod that is gone, shows what happened to it, as the replicas remember (see taint-eviction history). UID: this
-    very pod; node/NAME: which pods left this node, and why.
+    For a pod that is gone, shows what happened to it, also after a rollout and where no replica answers, and from when
+    on that is known (see taint-eviction history). UID: this very pod; node/NAME: which pods left this node, and why.
     For a pod that is Terminating, shows what holds it, and what to do first. For that it reads the cluster itself, with
     your rights: the pod, its node and the node's Lease, its claims, VolumeAttachments, and pods in its namespace. It
     names what you may not read.
 
-    Exit codes: 0 answered, also without a controller for a pod that is Terminating; 1 there is no such pod or node, or
-    nothing is known of it (in JSON known is false then); 2 wrong usage; 3 no controller answers.
+    Exit codes: 0 answered, also without a controller for a pod that is Terminating or whose end is known; 1 there is no
+    such pod or node, or nothing is known of it (in JSON known is false then); 2 wrong usage; 3 no controller answers,
+    and nothing else is known.
     """
     if isinstance(pod, str):
         kind, _, name = pod.rpartition("/")
@@ -69,7 +70,7 @@ def explain(pod: NamespacedName | str, **flags: Any) -> None:
 
 async def _gone(asking: Ask, query: dict[str, str | int], flags: Mapping[str, Any]) -> None:
     """Show which pods have left a node, or what happened to the pod with a UID."""
-    if (await show_outcomes(flags, query, None, asking)).outcomes:
+    if (await show_outcomes(flags, query, {}, asking)).outcomes:
         return
     if "uid" in query:
         give_up(ExitCode.FAILED, f"no pod with the UID {query['uid']} is remembered")
@@ -80,7 +81,8 @@ async def _gone(asking: Ask, query: dict[str, str | int], flags: Mapping[str, An
 async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
     if not pod.namespace:
         pod = NamespacedName(flags["namespace"] or await own_namespace(flags), pod.name)
-    document, failover, past = await asyncio.gather(_asked(asking, pod), examine(pod, flags), _past(pod, flags))
+    document, failover, found = await asyncio.gather(_asked(asking, pod), examine(pod, flags), _past(pod, flags))
+    past = found.outcomes
     if isinstance(document, Unanswered):
         if not past and not failover["terminating"]:
             raise document
@@ -93,15 +95,13 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
     if not known and not past and not failover["terminating"]:
         document = await _found_elsewhere(document, pod, failover, flags)
     if flags["output"] == "json":
-        click.echo(json_text({**document, "past": past, "failover": failover}, orjson.OPT_INDENT_2))
+        said = {**document, "past": past, "sources": source_documents(found), "failover": failover}
+        click.echo(json_text(said, orjson.OPT_INDENT_2))
         _end(document, past, failover)
         return
-    if known:
-        lines = [*put(explanation_lines, document), *put(partial(earlier_lines, past), document)]
-    elif past:
-        lines = [*put(partial(past_lines, past), document), *_bearer(past, failover)]
-    else:
-        lines = put(explanation_lines, document)
+    lines = _lines(document, past, failover)
+    if not known:
+        lines += [f"  {line}" for line in put(source_lines, {"sources": source_documents(found)})]
     click.echo("\n".join([*lines, *put(failover_lines, failover)]))
     _end(document, past, failover)
 
@@ -112,12 +112,20 @@ def _end(document: Document, past: list[Document], failover: Document) -> None:
         sys.exit(ExitCode.FAILED)
 
 
-async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> list[Document]:
-    """Return the outcomes of the pods of this name, as far as the replicas that answer remember them."""
+def _lines(document: Document, past: list[Document], failover: Document) -> list[str]:
+    if document.get("known", True):
+        return [*put(explanation_lines, document), *put(partial(earlier_lines, past), document)]
+    if past:
+        return [*put(partial(past_lines, past), document), *_bearer(past, failover)]
+    return put(explanation_lines, document)
+
+
+async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> Remembered:
+    """Return the outcomes of the pods of this name, from all that answers."""
     try:
-        return (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
+        return await remembered(flags, {"pod": str(pod), "limit": 5})
     except (Unanswered, CallFailed, CredentialsError):
-        return []
+        return Remembered()
 
 
 def _bearer(past: list[Document], failover: Document) -> list[str]:
@@ -193,8 +201,8 @@ def _outcome(document: Document) -> str:
             return f"has been evicted from {node}: the API server has accepted its deletion"
     seconds = document["dueInSeconds"]
     if seconds >= 1:
-        return f"leaves {node} {due_text(seconds)}, at {document['deadline']}"
-    return f"was due to leave {node} at {document['deadline']}, {due_text(seconds)}"
+        return f"leaves {node} {due_text(seconds)}, at {utc(document['deadline'])}"
+    return f"was due to leave {node} at {utc(document['deadline'])}, {due_text(seconds)}"
 
 
 def _taints(document: Document) -> Iterator[Fact]:
@@ -208,9 +216,9 @@ def _taints(document: Document) -> Iterator[Fact]:
         if verdict["overruled"]:
             later = f"[{verdict['overruled']}] comes later in the pod's list"
             yield "but", f"{later}: only the first toleration that matches counts"
-        yield "since", began(verdict["since"], verdict["sinceBy"])
+        yield "since", began(utc(verdict["since"]), verdict["sinceBy"])
         if verdict["until"] and verdict["toleration"]:
-            yield "until", verdict["until"]
+            yield "until", utc(verdict["until"])
 
 
 def _node(document: Document) -> Iterator[Fact]:
@@ -265,7 +273,7 @@ def _eviction(document: Document) -> Iterator[Fact]:
 def _until(eviction: Mapping[str, Any]) -> str:
     """Return how long budgets may refuse the pod; the instant is not known before their first refusal."""
     if eviction["deletesAt"] is not None:
-        return f" until {eviction['deletesAt']}, then by a DELETE"
+        return f" until {utc(eviction['deletesAt'])}, then by a DELETE"
     return {"evict": " indefinitely", "evict-then-delete": " for a bounded time, then by a DELETE"}.get(
         eviction["mode"], ""
     )

@@ -1,27 +1,32 @@
-"""``taint-eviction history``: the outcomes of pods, as the replicas remember them."""
+"""``taint-eviction history``: the outcomes of pods, from all that knows them."""
 
-from collections.abc import Mapping
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 import orjson
 
+from taint_eviction.adapters.api_calls import ApiRequest
 from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.adapters.status_document import API_VERSION, ceiling_in
-from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.sentences import tolerated
-from taint_eviction_ctl.cli.asking import Ask, Document, ask, ask_flags, put
+from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
+from taint_eviction_ctl.cli.history_sources import reading_cluster
 from taint_eviction_ctl.cli.near_pods import own_namespace
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_ctl.cli.tables import table_lines
-from taint_eviction_ctl.cli.values import one_object
+from taint_eviction_ctl.cli.values import PastTime, one_object
 from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
 from taint_eviction_ctl.picture.scene import Picture
-from taint_eviction_ctl.planning.wording import span
+from taint_eviction_ctl.planning.wording import span, utc
 
 _WORDS = {
     "evicted": "was evicted",
@@ -29,6 +34,7 @@ _WORDS = {
     "gone": "was found gone (this replica did not evict it)",
     "refused": "could not be evicted",
     "blocked": "was kept by a budget",
+    "marked": "was marked for deletion by another controller, as the built-in one writes it",
 }
 
 
@@ -38,18 +44,23 @@ _WORDS = {
 @flag("--namespace", "-n", help="Pods of this namespace only.")
 @flag("--all-namespaces", "-A", is_flag=True, help="Pods of all namespaces, as without -n.")
 @flag("--taint", help="Pods that went because of a taint with this key only.")
-@flag("--since", type=Seconds(), help="Of this last time only, as 5m.")
+@flag("--since", type=PastTime(), help="Not before this: 5m ago, the last 03:12 UTC, or a time in RFC 3339.")
+@flag("--since-time", type=PastTime(), help="The same, under kubectl's name.")
+@flag("--until", type=PastTime(), help="Not after this, written in the same ways.")
 @flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
 @html_option
 @ask_flags
 def history(pod: NamespacedName | str | None, **flags: Any) -> None:
     """List what became of pods: evicted, refused, or seen to go; the newest first. All, or those of one name or node.
 
-    Each replica remembers the last 10,000 outcomes that it brought about or saw, until it restarts. Asks all pods of
-    the controller, if you may list them, else the leader; or the replica at --server. For longer, use --audit-log.
-    A dry run evicts nobody: it is asked only by the name of its Lease or with --server, and its outcomes are marked.
+    Each replica remembers the last 10,000 outcomes that it brought about or saw, and the leader keeps the newest of
+    them in a ConfigMap, which outlives a rollout. Asks all pods of the controller, if you may list them, else the
+    leader; or the replica at --server alone. With your rights it also reads Kubernetes' events (kept for an hour,
+    unless the API server is told otherwise), and the ConfigMap where no leader answers. Says from when on each of them
+    knows outcomes. For longer, use --audit-log. A dry run evicts nobody: it is asked only by the name of its Lease or
+    with --server, and its outcomes are marked.
 
-    Exit codes: 0 answered; 2 wrong usage; 3 no controller answers.
+    Exit codes: 0 answered; 2 wrong usage; 3 no controller answers, and nothing else can be read.
     """
     query = {name: flags[name] for name in ("node", "namespace", "taint") if flags[name]}
     if flags["all_namespaces"]:
@@ -60,42 +71,102 @@ def history(pod: NamespacedName | str | None, **flags: Any) -> None:
     elif pod is not None:
         kind, _, name = pod.rpartition("/")
         query["node" if kind else "uid"] = name
-    show_history(flags, {**query, "limit": flags["limit"]}, flags["since"])
+    if flags["since"] and flags["since_time"]:
+        raise click.UsageError("--since and --since-time are the same: give one of them")
+    bounds = {"since": flags["since"] or flags["since_time"], "until": flags["until"]}
+    show_history(flags, {**query, "limit": flags["limit"]}, {name: at for name, at in bounds.items() if at})
 
 
-def show_history(flags: Mapping[str, Any], query: Mapping[str, str | int], since_seconds: float | None = None) -> None:
-    """Ask all replicas, and print the outcomes that they remember."""
-    ask(flags, lambda asking: _show(flags, dict(query), since_seconds, asking))
+def show_history(
+    flags: Mapping[str, Any],
+    query: Mapping[str, str | int],
+    bounds: Mapping[str, Callable[[float], float]] | None = None,
+) -> None:
+    """Ask all that know outcomes, and print them. ``bounds``: since and until, as functions of now."""
+    ask(flags, functools.partial(_show, flags, dict(query), bounds or {}))
 
 
 async def _show(
-    flags: Mapping[str, Any], query: dict[str, str | int], since_seconds: float | None, asking: Ask
+    flags: Mapping[str, Any],
+    query: dict[str, str | int],
+    bounds: Mapping[str, Callable[[float], float]],
+    asking: Ask,
 ) -> None:
-    await show_outcomes(flags, query, since_seconds, asking)
+    await show_outcomes(flags, query, bounds, asking)
 
 
 async def show_outcomes(
-    flags: Mapping[str, Any], query: dict[str, str | int], since_seconds: float | None, asking: Ask
+    flags: Mapping[str, Any],
+    query: dict[str, str | int],
+    bounds: Mapping[str, Callable[[float], float]],
+    asking: Ask,
 ) -> Remembered:
-    """Ask all replicas, print the outcomes that they remember, and return them."""
+    """Ask all that know outcomes, print them, and return them. ``bounds``: since and until, as functions of now."""
     if str(query.get("pod", "")).startswith("/"):
         query["pod"] = f"{flags['namespace'] or await own_namespace(flags)}{query['pod']}"
-    if since_seconds is not None:
-        # By the controller's time: this machine's clock may be wrong.
-        now = parse_rfc3339((await asking("/status", {"limit": 0}))["now"]) or 0.0
-        query["since"] = format_rfc3339(now - since_seconds)
+    if bounds:
+        now = await _now(flags, asking)
+        epochs = {name: at(now) for name, at in bounds.items()}
+        query |= {name: format_rfc3339(epoch) for name, epoch in epochs.items()}
+        if epochs.get("since", 0.0) > epochs.get("until", math.inf):
+            raise click.UsageError(f"until {utc(str(query['until']))} is before since {utc(str(query['since']))}")
     found = await remembered(flags, query)
     for why in found.unanswered:
         complain(f"not asked: {why}")
     if flags.get("html"):
-        document = {"outcomes": found.outcomes, "asked": _asked(query, found)}
+        # Events do not say since when a toleration ran.
+        drawn = [each for each in found.outcomes if each["since"] is not None]
+        document = {"outcomes": drawn, "asked": _asked(query, found)}
         write_page(flags["html"], put(_picture, document))
     if flags["output"] == "json":
-        head = {"apiVersion": API_VERSION, "kind": "History", "answered": found.answered}
-        click.echo(json_text({**head, "outcomes": found.outcomes}, orjson.OPT_INDENT_2))
+        head: Document = {"apiVersion": API_VERSION, "kind": "History", "answered": found.answered, **said_back(query)}
+        machines = {**head, "sources": source_documents(found), "outcomes": found.outcomes}
+        click.echo(json_text(machines, orjson.OPT_INDENT_2))
     else:
-        click.echo("\n".join(put(history_lines, {"outcomes": found.outcomes})))
+        document = {"outcomes": found.outcomes, "sources": source_documents(found), **said_back(query)}
+        click.echo("\n".join(put(history_lines, document)))
     return found
+
+
+async def _now(flags: Mapping[str, Any], asking: Ask) -> float:
+    """Return the time of the controller, or of the API server: this machine's clock may be wrong."""
+    try:
+        return parse_rfc3339((await asking("/status", {"limit": 0}))["now"]) or 0.0
+    except Unanswered:
+        if flags["server"]:
+            raise
+    async with reading_cluster(flags) as (calls, clock):
+        with contextlib.suppress(CallFailed):
+            await calls.make(ApiRequest("get", "version", url_path="/version"))
+        return clock.now().server_epoch
+
+
+def said_back(query: Mapping[str, str | int]) -> Document:
+    """Return the bounds of time that were asked for."""
+    return {name: query.get(name) for name in ("since", "until")}
+
+
+def source_documents(found: Remembered) -> list[Document]:
+    """Return who knows outcomes, from when on, and who does not, and why."""
+    return [{"name": each.name, "since": each.since, "problem": each.problem or None} for each in found.sources]
+
+
+def source_lines(document: Document) -> list[str]:
+    """Return one line on each source of outcomes: from when on it knows them, or why it was not read."""
+    lines = []
+    for each in document.get("sources", ()):
+        since = "" if each["since"] is None else f"since {utc(each['since'])}"
+        if each["name"] == "events":
+            known = f"{since or 'none found'} (the API server keeps them for an hour, unless it is told otherwise)"
+        else:
+            known = f"remembers {since}" if since else "remembers"
+        lines.append(f"{_in_words(each['name'])}: " + (each["problem"] or known))
+    return [click.style(line, dim=True) for line in lines]
+
+
+def _in_words(name: str) -> str:
+    head, comma, written = name.partition(", written ")
+    return f"{head}{comma}{utc(written)}" if comma else head
 
 
 def _asked(query: Mapping[str, str | int], found: Remembered) -> str:
@@ -119,21 +190,29 @@ def _picture(document: Document) -> Picture:
 
 
 def history_lines(document: Document) -> list[str]:
-    """Write a table of outcomes."""
+    """Write a table of outcomes, and from when on each source knows them."""
+    sources = source_lines(document)
     if not document["outcomes"]:
-        return ["no replica that answered remembers such an outcome"]
+        return [*_bounds(document), "nobody that was asked knows such an outcome", *sources]
     rows = [
-        (each["time"][11:19], _outcome(each), f"{each['namespace']}/{each['name']}", each["node"], _why(each))
+        (utc(each["time"]), _outcome(each), f"{each['namespace']}/{each['name']}", each["node"] or "-", _why(each))
         for each in document["outcomes"]
     ]
-    return table_lines(("TIME", "OUTCOME", "POD", "NODE", "WHY"), rows)
+    table = table_lines(("TIME", "OUTCOME", "POD", "NODE", "WHY"), rows)
+    return [*_bounds(document), *table, *([""] if sources else []), *sources]
+
+
+def _bounds(document: Document) -> list[str]:
+    """Return the bounds of time that were asked for, as they were read."""
+    said = [f"{name} {utc(document[name])}" for name in ("since", "until") if document.get(name)]
+    return [" ".join(said)] if said else []
 
 
 def earlier_lines(past: list[Document], document: Document) -> list[str]:
     """Return one line on the outcome of each earlier pod of a name."""
     return [
-        f"  {click.style('before'.ljust(9), dim=True)} an earlier pod of this name {_became(each)} from node"
-        f" {each['node']} {_when(each, document)}: {_why(each)}"
+        f"  {click.style('before'.ljust(9), dim=True)} an earlier pod of this name {_became(each)}{_from(each)}"
+        f" {_when(each, document)}: {_why(each)}"
         for each in past
     ]
 
@@ -144,20 +223,30 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
     for each in past:
         pod, when = f"{each['namespace']}/{each['name']}", _when(each, document)
         late = each["lateSeconds"]
-        lines.append(
-            f"{click.style(pod, bold=True)} {_became(each)} from node {each['node']} {when},"
-            f" {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
-        )
+        lateness = "" if late is None else f", {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
+        lines.append(f"{click.style(pod, bold=True)} {_became(each)}{_from(each)} {when}{lateness}")
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
-        facts = [("because", _why(each)), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
+        facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
         facts += [("answer", each["answer"]), ("told by", each["toldBy"])]
         lines += [f"  {click.style(label.ljust(9), dim=True)} {fact}" for label, fact in facts if fact]
     return lines
 
 
+def _counted(each: Document) -> list[tuple[str, str]]:
+    """Return since when its toleration ran, and until when."""
+    if each["since"] is None:
+        return []
+    until = [("until", utc(each["deadline"]))] if each["toleration"] else []
+    return [("since", began(utc(each["since"]), each["sinceBy"])), *until]
+
+
+def _from(each: Mapping[str, Any]) -> str:
+    return "" if each["node"] is None else f" from node {each['node']}"
+
+
 def _when(each: Mapping[str, Any], document: Document) -> str:
     now, at = parse_rfc3339(document.get("now")), parse_rfc3339(each["time"]) or 0.0
-    return f"at {each['time'][:19]}Z" if now is None else f"{span(now - at)} ago"
+    return f"at {utc(each['time'])}" + ("" if now is None else f" ({span(now - at)} ago)")
 
 
 def _outcome(each: Mapping[str, Any]) -> str:
@@ -172,4 +261,6 @@ def _became(each: Mapping[str, Any]) -> str:
 
 
 def _why(each: Mapping[str, Any]) -> str:
-    return f"taint {tolerated(each['taint'], each['toleration'], each['byDefault'], ceiling_in(each))}"
+    if each["taint"] is not None:
+        return f"taint {tolerated(each['taint'], each['toleration'], bool(each['byDefault']), ceiling_in(each))}"
+    return str(each.get("why") or "the taint is not told (--no-event-reasons)")

@@ -1,4 +1,6 @@
-"""The outcomes of pods that all reachable replicas remember, each pod once."""
+"""The outcomes of pods from all that knows them, each pod once: the replicas that answer, the ConfigMap that the leader
+keeps, and Kubernetes' events.
+"""
 
 import asyncio
 import contextlib
@@ -6,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import (
     SHADOW_LEASE,
@@ -17,37 +20,38 @@ from taint_eviction_ctl.cli.asking import (
     may_be_dry_run,
     next_page,
 )
+from taint_eviction_ctl.cli.history_sources import Source, event_outcomes, kept_outcomes
 
 _LABEL = "app.kubernetes.io/name=taint-eviction-controller"
 # The replica that evicted the pod knows more than one that only saw the deletion.
-_RANKS = ("evicted", "deleted", "gone", "blocked", "refused")
+_RANKS = ("evicted", "deleted", "gone", "blocked", "refused", "marked")
 
 
 @dataclass
 class Remembered:
-    """The outcomes from all replicas that answered, the newest first, and why others did not answer."""
+    """The outcomes, the newest first; ``answered`` has the replicas that answered, ``unanswered`` why others did not.
+
+    ``sources``: who knows outcomes, and from when on.
+    """
 
     outcomes: list[Document] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
 
 
 async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> Remembered:
-    """Ask all replicas, or the one at --server; raise ``Unanswered`` if none answers.
+    """Ask all replicas, or the one at --server alone; raise ``Unanswered`` if nobody answers and nothing can be read.
 
     A dry run in the same namespace has the same labels and evicts no pod: it counts only if its Lease or URL is named,
     or if it is alone there.
     """
-    async with contextlib.AsyncExitStack() as stack:
-        if flags["server"]:
-            asks = [await stack.enter_async_context(asking_at(flags["server"]))]
-        else:
-            asks = await stack.enter_async_context(asking_all(flags, _LABEL))
-        answers = await asyncio.gather(*(_pages(ask, query) for ask in asks), return_exceptions=True)
+    answers = await _answers(flags, query)
     found, by_uid, name = Remembered(), dict[str, Document](), flags["lease_name"]
     heads = [answer[0] for answer in answers if not isinstance(answer, BaseException)]
     if may_be_dry_run(flags) and not any(_is_asked_for(head, name) for head in heads):
-        name = SHADOW_LEASE
+        name = SHADOW_LEASE if any(_is_asked_for(head, SHADOW_LEASE) for head in heads) else name
+    restored = False
     for answer in answers:
         if isinstance(answer, Unanswered | CallFailed):
             found.unanswered.append(str(answer))
@@ -61,14 +65,78 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
                 found.unanswered.append(f"{identity} {what}: --lease-name or --server asks it")
                 continue
             found.answered.append(identity)
+            # A controller of another version may not say it.
+            found.sources.append(Source(identity, since=head.get("rememberedSince")))
+            restored = restored or (head.get("leading") is True and head.get("restoredFrom") is not None)
             for each in outcomes:
-                known = by_uid.get(each["uid"])
-                if known is None or _RANKS.index(each["outcome"]) < _RANKS.index(known["outcome"]):
-                    by_uid[each["uid"]] = {"toldBy": identity, **each, "dryRun": dry_run}
-    if not found.answered:
-        raise Unanswered("; ".join(found.unanswered) or f"no pod has the label {_LABEL}: --server asks a replica")
+                _add(by_uid, {"toldBy": identity, **each, "dryRun": dry_run}, query)
+    if not flags["server"]:
+        await _read_sources({**flags, "lease_name": name}, query, found, by_uid, restored=restored)
+    if not found.answered and not by_uid and not any(each.lasting and not each.problem for each in found.sources):
+        why = [*found.unanswered, *(f"{source.name}: {source.problem}" for source in found.sources if source.problem)]
+        raise Unanswered("; ".join(why) or f"no pod has the label {_LABEL}: --server asks a replica")
     found.outcomes = sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True)[: int(query["limit"])]
     return found
+
+
+async def _answers(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> list[Any]:
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            if flags["server"]:
+                asks = [await stack.enter_async_context(asking_at(flags["server"]))]
+            else:
+                asks = await stack.enter_async_context(asking_all(flags, _LABEL))
+            return await asyncio.gather(*(_pages(ask, query) for ask in asks), return_exceptions=True)
+    except Unanswered as why:
+        return [why]
+
+
+async def _read_sources(
+    flags: Mapping[str, Any],
+    query: Mapping[str, str | int],
+    found: Remembered,
+    by_uid: dict[str, Document],
+    *,
+    restored: bool,
+) -> None:
+    """Add what can be read without a replica; ``restored``: one that answered has what the ConfigMap has."""
+    dry_run = "-dry-run" in flags["lease_name"]
+    reads = [event_outcomes(flags, query, dry_run), *([] if restored else [kept_outcomes(flags)])]
+    for source in await asyncio.gather(*reads):
+        found.sources.append(source)
+        for each in source.outcomes:
+            _add(by_uid, each, query)
+
+
+def _add(by_uid: dict[str, Document], outcome: Document, query: Mapping[str, str | int]) -> None:
+    """Add an outcome that was asked for, unless more is known of the pod."""
+    if not _fits(outcome, query):
+        return
+    key = outcome["uid"] or f"{outcome['namespace']}/{outcome['name']} {outcome['time']}"
+    known = by_uid.get(key)
+    if known is None or _worth(outcome) < _worth(known):
+        by_uid[key] = outcome
+
+
+def _worth(outcome: Document) -> tuple[int, bool]:
+    # An event tells least of an eviction.
+    return _RANKS.index(outcome["outcome"]), outcome["node"] is None
+
+
+def _fits(outcome: Document, query: Mapping[str, str | int]) -> bool:
+    """Return whether an outcome was asked for: replicas of other versions, and other sources, know not all filters."""
+    at = parse_rfc3339(outcome["time"]) or 0.0
+    if at < (parse_rfc3339(query.get("since")) or 0.0) or at > (parse_rfc3339(query.get("until")) or float("inf")):
+        return False
+    taint = outcome["taint"] or str(outcome.get("why") or "").removeprefix("taint ")
+    facts = {
+        "pod": f"{outcome['namespace']}/{outcome['name']}",
+        "uid": outcome["uid"],
+        "node": outcome["node"],
+        "namespace": outcome["namespace"],
+        "taint": taint.partition(" ")[0].partition(":")[0].partition("=")[0],
+    }
+    return all(query.get(name, fact) == fact for name, fact in facts.items())
 
 
 def _is_asked_for(head: Document, lease_name: str) -> bool:

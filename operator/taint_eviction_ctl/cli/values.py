@@ -11,6 +11,8 @@ from taint_eviction.cli.values import Seconds
 from taint_eviction.core.objects import NamespacedName
 
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
+_PAST_FORMS = "a duration (5m), a time of day in UTC (03:12), or a time (2030-01-31T14:00:00Z)"
+_TIME_OF_DAY = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?", re.ASCII)
 _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 # kubectl's names of pods and nodes.
 _POD_KINDS, NODE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no")
@@ -70,6 +72,34 @@ def one_object(context: click.Context, argument: click.Parameter, words: tuple[s
     if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
         raise click.BadParameter("give one pod, or node/NAME for all pods that left a node")
     return PodOrNode().convert("/".join(words), argument, context) if words else None
+
+
+class PastTime(click.ParamType[Any]):
+    """An instant in the past: seconds before now (float), a time of day in UTC, or seconds since the epoch.
+
+    The latter two are functions of now, in seconds since the epoch: a time of day is its last occurrence.
+    """
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read 5m, 03:12, or 2030-01-31T14:00:00Z; return a function from now to the instant."""
+        if callable(value):
+            return value
+        text = str(value).strip()
+        if found := _TIME_OF_DAY.fullmatch(text):
+            hours, minutes, seconds = (int(part or 0) for part in found.groups())
+            if hours > 23 or minutes > 59 or seconds > 59:
+                self.fail(f"{text!r} is no time of day", param, ctx)
+            of_day = 3600 * hours + 60 * minutes + seconds
+            return lambda now: now - (now - of_day) % 86_400
+        epoch = parse_rfc3339(text)
+        if epoch is not None:
+            return lambda _now: epoch
+        if ":" in text or "T" in text:
+            self.fail(f"{text!r} is not {_PAST_FORMS}", param, ctx)
+        seconds_ago = Seconds().convert(text, param, ctx)
+        return lambda now: max(0.0, now - seconds_ago)
 
 
 class When(click.ParamType[tuple[bool, float]]):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
 from taint_eviction.core.sentences import tolerated
@@ -33,6 +33,12 @@ def span(seconds: float) -> str:
         if count:
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2]) or "0 s"
+
+
+def utc(time: str | None) -> str:
+    """Write an RFC 3339 time of a document as people read it, in UTC; other text as it is."""
+    epoch = parse_rfc3339(time)
+    return str(time) if epoch is None else f"{format_rfc3339(epoch)[:19].replace('T', ' ')} UTC"
 
 
 def moment(instant: float, now: Moment) -> str:
