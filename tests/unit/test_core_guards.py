@@ -86,6 +86,22 @@ def test_the_breaker_is_the_reason_before_a_pause() -> None:
     assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
 
 
+def test_a_pod_whose_node_is_off_waits_for_a_pause_and_not_for_a_breaker_that_others_opened() -> None:
+    """A latch because of such nodes blocks it, and so does one that is not readable."""
+    off = FlowKey("n1", "shop", "", exempt=True)
+    assert guards(control_state=ControlState(cluster=Pause())).blocking(off, moment(0)) is WaitReason.PAUSED
+    many = Latch(epoch(1), "many")
+    for latch, reason in [
+        (many, None),
+        (replace(many, out_of_service=True), WaitReason.BREAKER_OPEN),
+        (replace(many, unreadable=True), WaitReason.BREAKER_OPEN),
+    ]:
+        it = guards()
+        ordered(it, 1, ControlState(latch=latch))
+        assert it.blocking(off, moment(2)) is reason
+        assert it.blocking(off._replace(exempt=False), moment(2)) is WaitReason.BREAKER_OPEN
+
+
 # What is reported
 
 
