@@ -260,6 +260,15 @@ def test_somebody_else_before_either() -> None:
     assert [each.detail for each in on.found] == ["", "EvictionByEvictionAPI"]
 
 
+def test_this_controller_beside_its_dry_run_is_not_the_built_in_one() -> None:
+    """Its condition has the built-in controller's reason; managedFields say who wrote it."""
+    on, web = ShadowStage(), pod(tolerates(30))
+    on.sees(TAINTED, web)
+    on.at(30).evicts(web, by="taint-eviction-controller")
+    assert on.results == [("somebody_else", None, None)]
+    assert on.found[0].by == "taint-eviction-controller"
+
+
 def test_pods_without_a_deadline_that_people_delete_are_nobodys_business() -> None:
     """Tolerating for ever, deleted by a rollout."""
     on, web = ShadowStage(), pod(tolerates(None))

@@ -14,6 +14,8 @@ from taint_eviction.core.status import Pending
 
 # The built-in controller is recognized by its reason for the condition DisruptionTarget.
 BUILT_IN_REASON = "DeletionByTaintManager"
+# This controller sets it, too, under a name of its own in managedFields.
+_OWN_MANAGER = "taint-eviction-controller"
 
 # Two evictions at most this far apart are the same one.
 SAME_SECONDS = 2.0
@@ -87,10 +89,16 @@ class PodEnd(NamedTuple):
         """Return whether the built-in controller ended the pod; ``expected_at``: when its eviction was to be expected.
         Its condition may remain from a failed eviction, so the condition must be recent, or the pod must end in time.
         """
-        if self.reason != BUILT_IN_REASON:
+        if self.reason != BUILT_IN_REASON or self.by == _OWN_MANAGER:
             return False
         recent = self.marked_at is None or self.at - self.marked_at <= _MARK_COUNTS_SECONDS
         return recent or any(is_same(self.at, at) for at in expected_at)
+
+
+def marked_by_built_in(pod: Pod) -> bool:
+    """Return whether the built-in controller has set its condition on a pod."""
+    disruption = pod.disruption
+    return disruption is not None and disruption.reason == BUILT_IN_REASON and disruption.by != _OWN_MANAGER
 
 
 def end_of(pod: Pod, now: Moment) -> PodEnd:

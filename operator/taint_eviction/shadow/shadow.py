@@ -21,7 +21,6 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.shadow.comparison import (
-    BUILT_IN_REASON,
     SAME_SECONDS,
     Comparison,
     ComparisonResult,
@@ -31,6 +30,7 @@ from taint_eviction.shadow.comparison import (
     held_back,
     is_same,
     lateness_reason,
+    marked_by_built_in,
     reading,
 )
 from taint_eviction.shadow.totals import ComparisonTotals
@@ -105,7 +105,7 @@ class Shadow:
         before = self._tracked.named(pod.ref.key)
         if before is not None and before.pod.ref.uid != pod.ref.uid:
             self._vanished(before, now)
-        is_marked = pod.disruption is not None and pod.disruption.reason == BUILT_IN_REASON
+        is_marked = marked_by_built_in(pod)
         tracked = self._tracked.get(pod.ref.uid)
         if tracked is None:
             if not is_marked:
@@ -138,7 +138,7 @@ class Shadow:
     def _vanished(self, tracked: TrackedPod, now: Moment) -> None:
         """Note that a pod is gone or no longer watched, and that its end was not seen."""
         end = end_of(tracked.pod, now)
-        if end.reason == BUILT_IN_REASON and end.marked_at is not None and end.is_built_in(_expected_at(tracked)):
+        if end.marked_at is not None and end.is_built_in(_expected_at(tracked)):
             self._ended(tracked, end._replace(at=min(end.at, max(end.marked_at, tracked.seen_at))), now)
         elif tracked.is_open:
             self.totals.unseen += 1

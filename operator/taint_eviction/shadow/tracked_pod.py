@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.objects import NamespacedName, Pod
-from taint_eviction.shadow.comparison import BUILT_IN_REASON
+from taint_eviction.shadow.comparison import marked_by_built_in
 
 _MAX_DEADLINES = 8
 
@@ -42,7 +42,7 @@ class TrackedPod:
         self.decision: Evict | None = None
         self.evicted_at: float | None = None
         self.called_off_at: float | None = None
-        self.marked = self.pod.disruption is not None and self.pod.disruption.reason == BUILT_IN_REASON
+        self.marked = marked_by_built_in(self.pod)
         self.compared = False
 
     @property
