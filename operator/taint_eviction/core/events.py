@@ -275,6 +275,11 @@ class Evicted(_PodEvent):
     late_seconds: float
     controller: ControllerRef | None = field(default=None, compare=False)
 
+    def sentence(self, times: Times, dry_run: bool) -> str:
+        """Return what has happened; in a dry run, what would have."""
+        said = Event.sentence(self, times, dry_run)
+        return said.replace(" was evicted ", " would be evicted ", 1) if dry_run else said
+
     def _said(self, times: Times) -> str:
         deadline = times.of(self.decision.due_at)
         why = _because(self.decision, times)
