@@ -644,3 +644,6 @@ ADOPTION = (
 )
 
 TABLE = (*PROCESS, *EVICTING, *DECISIONS, *POLICY, *LIMITS, *BREAKER, *WATCHING, *ELECTION, *ADOPTION)
+
+# What a replay of a journal needs to decide as the controller did.
+RECORDED = tuple(row for row in (*EVICTING, *DECISIONS, *POLICY, *LIMITS) if row.keyword)

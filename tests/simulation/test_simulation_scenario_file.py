@@ -98,8 +98,16 @@ expect:
         ("timeline:", "settings: {evictionsPerSecond: 0}\ntimeline:", "5: evictionsPerSecond must be a number of more"),
         ("timeline:", "settings: {evictionsBurst: 5}\ntimeline:", "5: settings: all evictions: a burst has no "),
         ("timeline:", "settings: {breaker: {node: 5}}\ntimeline:", "5: unknown key 'node' in breaker; did you mean "),
-        ("timeline:", "settings: {breaker: {nodes: half}}\ntimeline:", "5: nodes must be one of a number of nodes, a "),
-        ("timeline:", "settings: {breaker: {lifecycleNodes: no}}\ntimeline:", "5: lifecycleNodes must be one of a "),
+        (
+            "timeline:",
+            "settings: {breaker: {nodes: half}}\ntimeline:",
+            "5: nodes must be 25%, 40, or 25%,40, not 'half'",
+        ),
+        (
+            "timeline:",
+            "settings: {breaker: {lifecycleNodes: no}}\ntimeline:",
+            "5: lifecycleNodes must be 25%, 40, or 25%,40, or ",
+        ),
         ("timeline:", "settings: {breaker: {nodes: 100%}}\ntimeline:", "5: settings: breaker: the percentage must be "),
         ("timeline:", "settings: {honourHolds: ever}\ntimeline:", "5: honourHolds must be seconds (90) or a duration"),
         ("timeline:", "settings: {policy: [{nmae: a}]}\ntimeline:", "5: unknown key 'nmae' in a rule; did you mean "),

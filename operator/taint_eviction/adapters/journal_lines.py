@@ -13,7 +13,7 @@ from taint_eviction.core.events import Event
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, Taint, Toleration
 from taint_eviction.core.tiers import Tier, tier_of
-from taint_eviction.settings import Settings
+from taint_eviction.settings import RECORDED, Settings
 
 DEFAULT_SETTINGS = Settings()
 
@@ -27,36 +27,10 @@ _MOST_TOLERATIONS = 64
 
 def changed_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings that are not the defaults, as scenarios name them, and the number of rules."""
-    default = _settings_as_words(DEFAULT_SETTINGS)
-    changed = {name: value for name, value in _settings_as_words(settings).items() if value != default[name]}
+    values = ((row, row.of(settings)) for row in RECORDED)
+    changed = {row.keyword: row.form.plain(value) for row, value in values if value != row.of(DEFAULT_SETTINGS)}
     rules = {"rules": len(settings.policy.rules)} if settings.policy.rules else {}
     return {**({"settings": changed} if changed else {}), **rules}
-
-
-def _settings_as_words(settings: Settings) -> dict[str, Any]:
-    policy = settings.policy
-    return {
-        "evictFinished": settings.evict_finished,
-        "defaultNotReadySeconds": settings.default_not_ready_seconds,
-        "defaultUnreachableSeconds": settings.default_unreachable_seconds,
-        "honourHolds": _span(settings.max_hold_seconds),
-        "gracefulShutdown": "wait" if settings.wait_for_shutdown else "evict",
-        "outageGap": settings.outage_gap_seconds,
-        "evictionMode": policy.mode.value,
-        "evictTimeout": policy.evict_timeout_seconds,
-        "backgroundTimeout": policy.background_timeout_seconds,
-        "order": policy.order.value,
-        "orderWait": policy.order_wait_seconds,
-        "evictionsPerSecond": policy.total.per_second,
-        "evictionsBurst": policy.total.burst,
-        "evictionsPerSecondPerNode": policy.per_node.per_second,
-        "evictionsBurstPerNode": policy.per_node.burst,
-        "evictionsPerSecondPerNamespace": policy.per_namespace.per_second,
-        "evictionsBurstPerNamespace": policy.per_namespace.burst,
-        "workers": settings.workers,
-        "retryFirst": settings.retry.first_seconds,
-        "retryMost": settings.retry.max_seconds,
-    }
 
 
 def _span(seconds: float) -> float | str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.text import JsonObject
+from taint_eviction.settings import RECORDED
 from taint_eviction_lab.history.happening import Happening
 
 # The longest time until the controller of a scenario has read a pause after its step.
@@ -23,24 +24,6 @@ _LOOKING_AROUND_SECONDS = 1.5
 _ATTEMPT_SECONDS = 0.5
 _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 _STATUS = re.compile(r"\(HTTP ([45][0-9]{2})\)$")
-# The settings of a journal that a scenario takes.
-_SETTINGS = (
-    *("evictFinished", "defaultNotReadySeconds", "defaultUnreachableSeconds", "honourHolds"),
-    *(
-        "outageGap",
-        "gracefulShutdown",
-        "evictionMode",
-        "evictTimeout",
-        "backgroundTimeout",
-        "order",
-        "orderWait",
-        "workers",
-        "retryFirst",
-        "retryMost",
-    ),
-    *("evictionsPerSecond", "evictionsPerSecondPerNode", "evictionsPerSecondPerNamespace"),
-    *("evictionsBurst", "evictionsBurstPerNode", "evictionsBurstPerNamespace"),
-)
 # A scope beside those of pauses, and its words.
 _BREAKER = "the circuit breaker"
 
@@ -109,7 +92,8 @@ class Circumstances:
     def _start(self, happening: Happening, at: float) -> None:
         """Add the beginning of a journal: the controller starts; or restarts, if there were lines before it."""
         if isinstance(told := happening.fields.get("settings"), dict):
-            self._settings = {name: told[name] for name in _SETTINGS if isinstance(told.get(name), str | int | float)}
+            keys = [row.keyword for row in RECORDED]
+            self._settings = {key: told[key] for key in keys if isinstance(told.get(key), str | int | float)}
         self._has_rules = self._has_rules or bool(happening.number("rules"))
         if self._last_at is not None and not happening.fields.get("continues"):
             down_at = min(at, self._last_at + 0.05)
