@@ -208,7 +208,7 @@ async def test_status_and_explain_say_when_and_why_a_pod_will_be_evicted(
     controller = await start()
     await cluster.create_node("a", [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}])
     for_ever: Json = {"key": KEY, "operator": "Exists"}
-    await cluster.create_pod("pod", "a", [tolerates(605), for_ever])
+    await cluster.create_pod("pod", "a", [tolerates(645), for_ever])
     await cluster.taint("a", KEY)
     pod = f"{cluster.prefix}/pod"
     await controller.says(what="scheduled", pod=pod)
@@ -221,11 +221,11 @@ async def test_status_and_explain_say_when_and_why_a_pod_will_be_evicted(
     [row] = [row.split("  ") for row in rows[header + 1 :] if row]
     cells = [cell.strip() for cell in row if cell]
     assert cells[0].startswith("in 10 m ")
-    assert cells[1:] == ["waiting", pod, node, f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 605 s]"]
+    assert cells[1:] == ["waiting", pod, node, f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 645 s]"]
     headline, *facts = (await controller.ask("explain", pod)).splitlines()
     assert headline.startswith(f"{pod} leaves node {node} in 10 m ")
     told = dict(fact.split(maxsplit=1) for fact in facts)
-    assert told["because"] == f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 605 s]"
+    assert told["because"] == f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 645 s]"
     assert told["but"].startswith(f"[{KEY} indefinitely] comes later in the pod's list")
     assert told["again"].startswith("a new pod like it could not be scheduled there: it does not tolerate dedicated")
 
