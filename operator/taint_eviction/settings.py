@@ -434,6 +434,14 @@ POLICY = (
         bound=_not_negative("the background timeout"),
     ),
     Setting(
+        "--budgets-on-lost-nodes",
+        "policy.ignores_budgets_on_lost_nodes",
+        Words({"respect": False, "ignore": True}),
+        "Whether PodDisruptionBudgets hold a pod that leaves because its node is lost: with ignore, it is deleted once"
+        " the node's condition Ready is Unknown, or has been False for 5 minutes.",
+        keyword="budgetsOnLostNodes",
+    ),
+    Setting(
         "--order",
         "policy.order",
         Words({order.value: order for order in Order}),

@@ -820,6 +820,26 @@ async def test_a_policy_file_that_no_replica_reads_is_wrong(at: ClientStage, tmp
     assert found["found"] == "circuit breaker and policy file on, and nothing is left of others"
 
 
+async def test_mode_evict_keeps_the_pods_of_dead_nodes_unless_somebody_has_decided(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """Whatever they have decided; other modes need no decision."""
+    add_replica(at, "one", "n1", __version__, "--eviction-mode=evict")
+    found = (await findings(tmp_path))["budgets"]
+    assert (found["state"], "--budgets-on-lost-nodes=ignore" in found["advice"]) == ("wrong", True)
+    for name, words, variables in (
+        ("two", ["--mode", "evict", "--budgets-on-lost-nodes=ignore"], {}),
+        ("three", [], {"TAINT_EVICTION_EVICTION_MODE": "evict", "TAINT_EVICTION_BUDGETS_ON_LOST_NODES": "respect"}),
+    ):
+        for pod in at.server.list("pods"):
+            at.server.delete("pods", pod["metadata"]["name"], NAMESPACE)
+        add_replica(at, name, "n2", __version__, *words, variables=variables)
+        assert (await findings(tmp_path))["budgets"]["state"] == "ok"
+    at.server.delete("pods", "three", NAMESPACE)
+    add_replica(at, "four", "n2", __version__, "--eviction-mode=evict-then-delete")
+    assert "budgets" not in await findings(tmp_path)
+
+
 async def test_the_lease_is_named_after_the_account_where_the_manifests_say_so(at: ClientStage, tmp_path: Path) -> None:
     """The argument names a variable, and the variable is the name of the pod's account."""
     add_replica(at, "one", "n1", __version__, "--leader-elect-resource-name=$(TAINT_EVICTION_LEASE_NAME)")

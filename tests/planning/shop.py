@@ -85,11 +85,12 @@ def planned(
     *rules: PolicyRule,
     at: float = NOON,
     mode: EvictionMode = EvictionMode.DELETE,
+    on_lost_nodes: bool = True,
 ) -> Plan:
-    """Plan at noon."""
+    """Plan at noon; ``on_lost_nodes`` False: budgets on lost nodes are ignored."""
     told = changes or Changes()
     what_if = apply_changes(told, inventory, at)
-    eviction = EvictionPolicy(mode, rules=rules)
+    eviction = EvictionPolicy(mode, rules=rules, ignores_budgets_on_lost_nodes=not on_lost_nodes)
     return make_plan(inventory, what_if, told.described(), Moment(NOON, NOON), DecisionPolicy(), eviction)
 
 

@@ -1,14 +1,17 @@
-"""Which of several due taints is effective (W24), against an oracle that applies the contract's criteria one by one."""
+"""Which of several due taints is effective (W24), and from when on a lost node's pods are deleted, against an oracle.
+
+It applies the criteria of the contract one by one.
+"""
 
 import math
+from dataclasses import replace
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.property.strategies import KEYS
 from tests.unit.builders import pod, since
 
 from taint_eviction.core.decision import DecisionPolicy, Evict, SeenTaint, TaintVerdict, decide
-from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
+from taint_eviction.core.objects import NO_EXECUTE, UNREACHABLE, Pod, Taint, Toleration
 from taint_eviction.core.policy import (
     EvictionMode,
     EvictionPolicy,
@@ -22,6 +25,7 @@ from taint_eviction.core.policy import (
 )
 
 DELETE, EVICT, EVICT_THEN_DELETE = EvictionMode
+KEYS = ("k1", "k2", UNREACHABLE)
 
 # There are few values, so that rules often agree in one of them.
 limits = st.builds(Limit, st.sampled_from([None, 1.0, 2.0]), st.just(None), st.sampled_from([None, 1, 2])) | st.builds(
@@ -49,6 +53,8 @@ policies = st.builds(
     rules=st.tuples(*map(rule_of, KEYS))
     .flatmap(lambda rules: st.lists(st.sampled_from(rules), unique=True))
     .map(tuple),
+    # From when on the node counts as lost, as ``EvictionPolicy.on`` says it.
+    lost_at=st.sampled_from([math.inf, math.inf, -math.inf, 2.0, 9.0, 25.0]),
 )
 starts = st.integers(0, 5).map(float)
 tolerations = st.lists(
@@ -72,7 +78,7 @@ def decides(decision: Evict, which: Pod, policy: EvictionPolicy, at: float) -> T
     """Choose among the due taints: paused ones drop out, then mode, patience and limit count, then the earliest."""
     due = [one for one in decision.verdicts if one.fire_at is not None and one.fire_at + one.held_seconds <= at]
     due.sort(key=lambda one: one.fire_at or 0.0)
-    handling = {one: handling_of(one, which, policy) for one in due}
+    handling = {one: handling_of(one, which, policy, at) for one in due}
     left = [one for one in due if not handling[one].paused]
     if not left:
         return due[0]
@@ -102,17 +108,31 @@ def at_once_of(rule: PolicyRule | None) -> float:
     return math.inf if rule is None or rule.limit.at_once is None else rule.limit.at_once
 
 
-def instants(decision: Evict) -> list[float]:
-    """Return the instants, from the deadline on, at which another taint may decide."""
-    found = {one.fire_at + one.held_seconds for one in decision.verdicts if one.fire_at is not None}
-    return sorted(at for at in found if at >= decision.fire_at)
+def instants(decision: Evict, policy: EvictionPolicy) -> list[float]:
+    """Return the instants, from the deadline on, at which another taint may decide, or the node is lost."""
+    found = {one.fire_at + one.held_seconds for one in decision.verdicts if one.fire_at is not None} | {policy.lost_at}
+    return sorted(at for at in found if decision.fire_at <= at < math.inf)
+
+
+@given(decisions(), policies)
+def test_only_a_pod_that_leaves_a_lost_node_because_of_that_is_deleted_in_spite_of_its_mode(
+    made: tuple[Evict, Pod], policy: EvictionPolicy
+) -> None:
+    """What its rule says otherwise, a pause above all, stays."""
+    decision, which = made
+    for at in instants(decision, policy):
+        for verdict in decision.verdicts:
+            found = handling_of(verdict, which, policy, at)
+            plain = handling_of(verdict, which, replace(policy, lost_at=math.inf), at)
+            lost = verdict.taint.key == UNREACHABLE and at >= policy.lost_at and plain.mode is not DELETE
+            assert found == (replace(plain, mode=DELETE, node_lost=True) if lost else plain)
 
 
 @given(decisions(), policies)
 def test_the_due_taint_whose_rule_evicts_soonest_decides(made: tuple[Evict, Pod], policy: EvictionPolicy) -> None:
     """W24: this holds at each instant at which a taint becomes due; the deadline and all verdicts stay the same."""
     decision, which = made
-    for at in instants(decision):
+    for at in instants(decision, policy):
         found = by_effective_taint(decision, which, policy, at)
         assert found.deciding is decides(decision, which, policy, at)
         assert (found.fire_at, found.verdicts) == (decision.fire_at, decision.verdicts)
@@ -124,16 +144,20 @@ def test_the_due_taint_whose_rule_evicts_soonest_decides(made: tuple[Evict, Pod]
 
 @given(decisions(), policies)
 def test_all_later_changes_of_the_deciding_taint_are_foreseen(made: tuple[Evict, Pod], policy: EvictionPolicy) -> None:
-    """The forecast lists, from the deadline on, exactly the instants at which another taint starts to decide."""
+    """The forecast lists, from the deadline on, exactly the instants at which another taint starts to decide, or the
+    node counts as lost.
+    """
     decision, which = made
-    expected: list[tuple[float, TaintVerdict]] = []
-    for at in instants(decision):
+    expected: list[tuple[float, TaintVerdict, EvictionMode]] = []
+    for at in instants(decision, policy):
         deciding = decides(decision, which, policy, at)
-        if not expected or expected[-1][1] is not deciding:
-            expected.append((at, deciding))
-    slow_start = list(effective_taints(decision, which, policy, decision.fire_at))
-    assert [(at, found.deciding) for at, found in slow_start] == expected
-    assert [found for _, found in effective_taints(decision, which, policy, 1e9)] == [slow_start[-1][1]]
+        mode = handling_of(deciding, which, policy, at).mode
+        if not expected or expected[-1][1] is not deciding or expected[-1][2] is not mode:
+            expected.append((at, deciding, mode))
+    foreseen = list(effective_taints(decision, which, policy, decision.fire_at))
+    modes = [handling_of(found.deciding, which, policy, at).mode for at, found in foreseen]
+    assert [(at, found.deciding, mode) for (at, found), mode in zip(foreseen, modes, strict=True)] == expected
+    assert [found for _, found in effective_taints(decision, which, policy, 1e9)] == [foreseen[-1][1]]
 
 
 @given(decisions(), policies)
@@ -144,8 +168,8 @@ def test_a_plan_foresees_when_a_pod_may_be_evicted_and_when_it_is_deleted(
     deleted when the patience of a deciding rule has passed.
     """
     decision, which = made
-    times = instants(decision)
-    handlings = [handling_of(decides(decision, which, policy, at), which, policy) for at in times]
+    times = instants(decision, policy)
+    handlings = [handling_of(decides(decision, which, policy, at), which, policy, at) for at in times]
     free = [at for at, handling in zip(times, handlings, strict=True) if not handling.paused]
     leaves = first_unpaused(decision, which, policy)
     assert leaves.fire_at == (free[0] if free else decision.fire_at)

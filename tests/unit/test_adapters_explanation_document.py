@@ -127,6 +127,21 @@ def test_a_rule_and_its_timeout_are_named() -> None:
     assert lines(on)[-2] == f"  how       {text} until {utc(LATER)}, then by a DELETE (rule db of the policy)"
 
 
+def test_a_lost_node_is_named_where_its_budgets_are_ignored() -> None:
+    """Before that, people see until when budgets hold the pod."""
+    policy = EvictionPolicy(EvictionMode.EVICT, ignores_budgets_on_lost_nodes=True)
+    on = stage(eviction_policy=policy)
+    told = node(taint(NOT_READY))
+    on.sees(replace(told, ready=Readiness("False", EPOCH)), pod(tolerates(60, NOT_READY)))
+    soon = format_rfc3339(EPOCH + 300).replace("T", " ").replace("Z", " UTC")
+    asked = "  how       by the eviction API: PodDisruptionBudgets may refuse it"
+    assert f"{asked} until {soon}, then by a DELETE" in lines(on)
+    assert explained(on)["eviction"]["nodeLost"] is False
+    on.sees(replace(told, ready=Readiness("Unknown", EPOCH + 10)))
+    assert "  how       by a DELETE: its node is lost, and PodDisruptionBudgets on lost nodes are ignored" in lines(on)
+    assert explained(on)["eviction"]["nodeLost"] is True
+
+
 def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
     """A NoSchedule taint does not evict the pod, but a new pod like it could not be scheduled there again."""
     on = one(tolerates(), taints=(taint(added_at=0.0), no_schedule("k2")))

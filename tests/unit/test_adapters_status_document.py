@@ -131,6 +131,7 @@ def test_a_pod_that_waits_has_a_row_with_taint_toleration_and_deadline() -> None
         "deletesAt": None,
         "rule": None,
         "outOfService": False,
+        "nodeLost": False,
     }
 
 
@@ -305,6 +306,7 @@ def test_the_policy_is_summarized() -> None:
     assert status(on)["policy"] == {
         "mode": "evict-then-delete",
         "evictTimeoutSeconds": 60.0,
+        "budgetsOnLostNodes": "respect",
         "limits": {"all": None, "perNode": {"perSecond": 2.0, "burst": 5}, "perNamespace": None},
         "rules": [
             {

@@ -171,6 +171,14 @@ def test_limits_and_rules_are_mentioned() -> None:
     assert ": ready, mode delete, limited (perNode), 2 rules, version" in lines(stage(eviction_policy=policy))[0]
 
 
+def test_that_budgets_on_lost_nodes_are_ignored_is_mentioned() -> None:
+    """Where the mode is one that asks budgets."""
+    modes = {EvictionMode.EVICT: "mode evict (a DELETE on lost nodes)", EvictionMode.DELETE: "mode delete"}
+    for mode, said in modes.items():
+        policy = EvictionPolicy(mode, ignores_budgets_on_lost_nodes=True)
+        assert f", {said}," in f"{lines(stage(eviction_policy=policy))[0]},"
+
+
 def test_a_state_of_a_later_version_is_shown_as_it_is() -> None:
     """Commands may be older than the controller."""
     document: dict[str, Any] = status(one_due())

@@ -108,14 +108,14 @@ def test_the_example_on_the_page_holds() -> None:
         "storage",
     ]
     policy = read_policy(example, "POLICY.md", BASE)
-    database = policy.handling("example.com/old", "team-a", {"app": "db", "tier": "silver"})
+    database = policy.handling("example.com/old", "team-a", {"app": "db", "tier": "silver"}, 0.0)
     assert database.rule is not None
     assert (database.rule.name, database.mode) == ("databases", EvictionMode.EVICT_THEN_DELETE)
     assert (database.evict_timeout_seconds, database.rule.limit) == (600.0, Limit(0.5, 1, 2))
-    batch = policy.handling("example.com/old", "team-a", {"workload": "batch"})
+    batch = policy.handling("example.com/old", "team-a", {"workload": "batch"}, 0.0)
     assert batch.rule is not None
     assert (batch.rule.name, batch.rule.pause) == ("batch", True)
-    assert policy.handling("other", "team-a", {}).mode is EvictionMode.EVICT
+    assert policy.handling("other", "team-a", {}, 0.0).mode is EvictionMode.EVICT
 
 
 @pytest.mark.parametrize("word", [*TOP, *RULE, *MATCH, *LIMITS, *(mode.value for mode in EvictionMode)])

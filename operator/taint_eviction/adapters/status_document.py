@@ -160,6 +160,7 @@ def _policy(policy: EvictionPolicy) -> JsonObject:
     return {
         "mode": policy.mode.value,
         "evictTimeoutSeconds": finite(policy.evict_timeout_seconds),
+        "budgetsOnLostNodes": "ignore" if policy.ignores_budgets_on_lost_nodes else "respect",
         "limits": {scope: _limit(limit) for scope, limit in limits.items()},
         "rules": [_rule(rule) for rule in policy.rules],
     }
@@ -420,6 +421,7 @@ def eviction(pending: Pending, status: Status, process: ProcessState, now: Momen
         "deletesAt": time_text(pending.asks_until, now) if math.isfinite(pending.asks_until) else None,
         "rule": handling.rule and handling.rule.name,
         "outOfService": handling.exempt,
+        "nodeLost": handling.node_lost,
     }
 
 

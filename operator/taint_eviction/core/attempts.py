@@ -108,7 +108,7 @@ class Attempts:
         state, decision = record.state, record.decision
         assert isinstance(state, Queued), state
         assert decision is not None
-        handling = self._reconciler.handling(record, decision)
+        handling = self._reconciler.handling(record, decision, now)
         if handling.mode is EvictionMode.DELETE:
             record.restart_patience()  # A rule that deletes needs no patience with budgets.
         by_eviction_api = asks(handling, record.failures, now.at)
@@ -152,7 +152,7 @@ class Attempts:
         A change of policy also stops it: the limits of the new policy have not let it through. A pod that was blocked
         meanwhile is not deleted because budgets had refused it for long enough before.
         """
-        flow, handling = begun.schedule.flow, self._reconciler.handling(record, decision)
+        flow, handling = begun.schedule.flow, self._reconciler.handling(record, decision, now)
         if begun.tokens is None or flow != flow_of(record, handling):
             return False
         is_same_call = begun.work.by_eviction_api >= asks(handling, record.failures, now.at)
@@ -241,7 +241,7 @@ class Attempts:
         failures = record.fail(work, self._unless_evacuating(record, work, outcome, now), now)
         effects = self._resume(record, work, now)
         if record.decision is not None:
-            handling = self._reconciler.handling(record, record.decision)
+            handling = self._reconciler.handling(record, record.decision, now)
             next_try_at = max(now.at, failures.next_try_at(handling, now.at))
             record.plan_pause(next_try_at - now.at)
             refused = Refused(

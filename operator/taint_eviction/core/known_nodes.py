@@ -9,6 +9,7 @@ taint may have been removed and set again. Within one outage (``outages``) a lif
 both.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -16,8 +17,11 @@ from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
 from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
-from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Node, Taint
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Node, Readiness, Taint
 from taint_eviction.core.outages import Outages
+
+# A node whose kubelet says for so long that it is not ready counts as lost, as one whose kubelet says nothing does.
+_FALSE_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -28,7 +32,8 @@ class KnownNode:
     ``shutting_down``: its kubelet shuts it down gracefully, or did so until the node became ready again and the taint
     not-ready, which the node lifecycle controller removes some seconds later, is still there. ``ahead``: the node from
     a live read that is ahead of the watch, of which only the condition Ready and the labels count; None: there is none.
-    ``unready_since``: since when its condition Ready has not been True, None: it is.
+    ``unready_since``: since when its condition Ready has not been True, None: it is. ``status_since``: since when the
+    latest known condition Ready has had its status, never too early.
     """
 
     node: Node
@@ -38,6 +43,19 @@ class KnownNode:
     shutting_down: bool = False
     ahead: Node | None = None
     unready_since: float | None = None
+    status_since: float = math.inf
+
+    @property
+    def lost_at(self) -> float:
+        """From when on the node counts as lost if it stays as it is; infinite: it does not."""
+        ready = self.live_node.ready
+        match None if ready is None else ready.status:
+            case "Unknown":
+                return -math.inf
+            case "False":
+                return self.status_since + _FALSE_SECONDS
+            case _:
+                return math.inf
 
     @property
     def live_node(self) -> Node:
@@ -122,7 +140,7 @@ class KnownNodes:
             self._gone.remember(known.node.uid, now)
             self._outages.forget(node.name)
         if same is not None and self._is_for_the_watch_to_bring(fact, same):
-            return self._let_go_of_absent(fact, same)
+            return self._let_go_of_absent(fact, same, now)
         ahead = None
         if same is not None and same.ahead is not None and fact.asked_at is None:
             is_ahead = (node.resource_version or 0) < (same.ahead.resource_version or 0)
@@ -143,12 +161,14 @@ class KnownNodes:
         shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
         unready_since = _unready_since(node, same, absent_at, now)
         after = KnownNode(node, now.at, sightings, asked_at, shutting_down, ahead, unready_since)
+        after.status_since = _status_since(after.live_node.ready, same, absent_at, now)
         self.known[node.name] = after
         changed = (
             same is None
             or _starts(sightings) != _starts(before)
             or same.shutting_down != shutting_down
             or _differ(same.live_node, after.live_node)
+            or same.lost_at != after.lost_at
         )
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
 
@@ -191,16 +211,19 @@ class KnownNodes:
             for taint in fact.node.taints
         )
 
-    def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode) -> NodeChange | None:
+    def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode, now: Moment) -> NodeChange | None:
         """Observe only which taints are absent from an answer that is ahead of the watch: these evict no pod any more.
-        Also observe whether the node is ready, which decides how pods leave a node that is out of service, and its
-        labels, which decide on rules and pauses.
+        Also observe whether the node is ready, which decides how pods leave a node that is out of service, or lost, and
+        its labels, which decide on rules and pauses.
         """
         was_tainted = bool(known.sightings)
         sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
-        before, known.ahead = known.live_node, fact.node
+        before, was_lost_at = known.live_node, known.lost_at
+        known.status_since = _status_since(fact.node.ready, known, self._last_seen(known), now)
+        known.ahead = fact.node
         if len(sightings) == len(known.sightings):
-            return NodeChange(was_tainted, was_tainted) if _differ(before, known.live_node) else None
+            is_news = _differ(before, known.live_node) or known.lost_at != was_lost_at
+            return NodeChange(was_tainted, was_tainted) if is_news else None
         self._outages.note_removed(fact.node.name, known.sightings, sightings, self._last_there(known))
         known.sightings = sightings
         if all(taint in sightings for taint in fact.node.taints if taint.effect == NO_EXECUTE):
@@ -259,6 +282,16 @@ def _unready_since(node: Node, before: KnownNode | None, absent_at: float, now: 
         return before.unready_since
     since = None if node.ready is None else node.ready.since
     return sight(now, since, TimeSource.FIRST_SIGHT, absent_at).start_at
+
+
+def _status_since(ready: Readiness | None, before: KnownNode | None, absent_at: float, now: Moment) -> float:
+    """Return since when a condition Ready has had its status; ``before``: what was known of the node."""
+    if ready is None:
+        return math.inf
+    last = None if before is None else before.live_node.ready
+    if before is not None and last is not None and (last.status, last.since) == (ready.status, ready.since):
+        return before.status_since
+    return sight(now, ready.since, TimeSource.FIRST_SIGHT, absent_at).start_at
 
 
 def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool) -> bool:

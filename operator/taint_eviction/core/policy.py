@@ -15,7 +15,7 @@ from enum import Enum
 
 from taint_eviction.core.decision import Ceiling, Evict, TaintVerdict
 from taint_eviction.core.label_selectors import LabelSelector, chooses
-from taint_eviction.core.objects import OUT_OF_SERVICE, Node, Pod
+from taint_eviction.core.objects import LIFECYCLE_KEYS, OUT_OF_SERVICE, Node, Pod
 from taint_eviction.core.tiers import Order, Tier, tier_of
 
 
@@ -122,7 +122,8 @@ def _named(name: str, patterns: tuple[str, ...]) -> bool:
 class Handling:
     """The settings for one pod: ``rule`` is the one that matched, None if none did.
     ``exempt``: the pod is evicted because its node is out of service, before others, and neither limits nor an open
-    breaker hold it (but see ``out_of_service``). ``order``: whether it waits for earlier tiers.
+    breaker hold it (but see ``out_of_service``). ``order``: whether it waits for earlier tiers. ``node_lost``: its
+    node is lost, so it is evicted by a DELETE, although its rule, or the policy, has another mode.
     """
 
     rule: PolicyRule | None
@@ -130,6 +131,7 @@ class Handling:
     evict_timeout_seconds: float
     exempt: bool = False
     order: Order = Order.NONE
+    node_lost: bool = False
 
     @property
     def paused(self) -> bool:
@@ -156,7 +158,8 @@ class EvictionPolicy:
     count as refused, from the first such answer; 0: it counts. ``total`` limits all evictions together, ``per_node``
     those of each node, ``per_namespace`` those of each namespace. ``out_of_service``: the policy applies to the pods of
     a node that is out of service (see ``on``). ``order``: whether pods wait for earlier tiers of their node, and
-    ``order_wait_seconds`` how long, for each earlier tier.
+    ``order_wait_seconds`` how long, for each earlier tier. ``ignores_budgets_on_lost_nodes``: a pod that leaves because
+    its node is lost is deleted, whatever the mode is; ``lost_at``: from when on its node counts as lost (see ``on``).
     """
 
     mode: EvictionMode = EvictionMode.DELETE
@@ -169,26 +172,31 @@ class EvictionPolicy:
     background_timeout_seconds: float = 1800.0
     order: Order = Order.NONE
     order_wait_seconds: float = 600.0
+    ignores_budgets_on_lost_nodes: bool = False
+    lost_at: float = math.inf
 
-    def on(self, node: Node | None) -> "EvictionPolicy":
+    def on(self, node: Node | None, lost_at: float = math.inf) -> "EvictionPolicy":
         """Return the policy that applies to the pods of a node: it has only the rules that select the node, and differs
-        for a node that is out of service.
+        for a node that is out of service, or lost.
+
+        ``lost_at``: from when on the node counts as lost if it stays as it is; infinite: it does not.
         """
         rules, out_of_service = self.rules, node is not None and node.is_out_of_service
         if any(rule.node_selector for rule in rules):
             labels = {} if node is None else node.labels
             rules = tuple([rule for rule in rules if chooses(rule.node_selector, labels)])
-        if rules == self.rules and not out_of_service:
+        lost_at = lost_at if self.ignores_budgets_on_lost_nodes else math.inf
+        if rules == self.rules and not out_of_service and lost_at == math.inf:
             return self
-        return replace(self, rules=rules, out_of_service=out_of_service)
+        return replace(self, rules=rules, out_of_service=out_of_service, lost_at=lost_at)
 
     @property
     def same_for_all_taints(self) -> bool:
-        """Return whether a pod is evicted in the same way for every taint."""
-        return not self.rules and not self.out_of_service
+        """Return whether a pod is evicted in the same way for every taint, at all times."""
+        return not self.rules and not self.out_of_service and self.lost_at == math.inf
 
-    def handling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Handling:
-        """Return the settings for a pod that is evicted because of a taint with this key.
+    def handling(self, taint_key: str, namespace: str, labels: Mapping[str, str], at: float) -> Handling:
+        """Return the settings for a pod that is evicted at ``at`` because of a taint with this key.
         On a node that is out of service the pod is deleted by a DELETE, unless a rule that matches it names that very
         taint, or the first rule that matches it pauses it.
         """
@@ -198,10 +206,13 @@ class EvictionPolicy:
             ruled = any(each.names(taint_key) for each in matching) or (rule is not None and rule.pause)
             if not ruled:
                 return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
-        if rule is None:
-            return Handling(None, self.mode, self.evict_timeout_seconds, order=self.order)
-        timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds
-        return Handling(rule, rule.mode or self.mode, timeout, order=rule.order or self.order)
+        mode, timeout, order = self.mode, self.evict_timeout_seconds, self.order
+        if rule is not None:
+            mode, order = rule.mode or mode, rule.order or order
+            timeout = timeout if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds
+        if taint_key in LIFECYCLE_KEYS and self.lost_at <= at and mode is not EvictionMode.DELETE:
+            return Handling(rule, EvictionMode.DELETE, timeout, order=order, node_lost=True)
+        return Handling(rule, mode, timeout, order=order)
 
     def ceiling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Ceiling | None:
         """Return the ceiling on the seconds for which a pod tolerates a taint with this key, None if there is none: it
@@ -246,22 +257,27 @@ def by_effective_taint(decision: Evict, pod: Pod, policy: EvictionPolicy, at: fl
         return decision
     at = max(at, decision.fire_at)
     due = [verdict for verdict in decision.verdicts if (due_at := verdict.due_at) is not None and due_at <= at]
-    deciding = min(due, key=lambda verdict: (handling_of(verdict, pod, policy).urgency, verdict.fire_at))
+    deciding = min(due, key=lambda verdict: (handling_of(verdict, pod, policy, at).urgency, verdict.fire_at))
     return replace(decision, deciding=deciding)
 
 
 def effective_taints(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Iterator[tuple[float, Evict]]:
-    """Yield each instant, from ``at`` on, from which another taint is effective, with the decision as it is then."""
-    next_at: float | None = max(at, decision.fire_at)
-    while next_at is not None:
-        then = by_effective_taint(decision, pod, policy, next_at)
-        yield next_at, then
-        if policy.same_for_all_taints or len(decision.verdicts) == 1:
-            return
-        urgency = handling_of(then.deciding, pod, policy).urgency
-        more_urgent = (verdict for verdict in decision.verdicts if handling_of(verdict, pod, policy).urgency < urgency)
-        due = (due_at for verdict in more_urgent if (due_at := verdict.due_at) is not None)
-        next_at = min(due, default=None)
+    """Yield each instant, from ``at`` on, from which the pod is handled otherwise, with the decision as it is then:
+    another taint is effective, or its node counts as lost.
+    """
+    at = max(at, decision.fire_at)
+    effective = by_effective_taint(decision, pod, policy, at)
+    yield at, effective
+    if policy.same_for_all_taints:
+        return
+    handling = handling_of(effective.deciding, pod, policy, at)
+    changes = {policy.lost_at, *(verdict.due_at for verdict in decision.verdicts)}
+    for later in sorted(change for change in changes if change is not None and at < change < math.inf):
+        then = by_effective_taint(decision, pod, policy, later)
+        other = handling_of(then.deciding, pod, policy, later)
+        if then.deciding is not effective.deciding or other != handling:
+            yield later, then
+        effective, handling = then, other
 
 
 def first_unpaused(decision: Evict, pod: Pod, policy: EvictionPolicy) -> Evict:
@@ -269,7 +285,7 @@ def first_unpaused(decision: Evict, pod: Pod, policy: EvictionPolicy) -> Evict:
     due. If every rule that applies then pauses the pod, return the decision at its deadline.
     """
     for at, then in effective_taints(decision, pod, policy, decision.fire_at):
-        if not handling_of(then.deciding, pod, policy).paused:
+        if not handling_of(then.deciding, pod, policy, at).paused:
             return replace(then, fire_at=at)
     return by_effective_taint(decision, pod, policy, decision.fire_at)
 
@@ -280,7 +296,7 @@ def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | Non
     for at, then in effective_taints(decision, pod, policy, decision.fire_at):
         if until <= at:
             break
-        handling = handling_of(then.deciding, pod, policy)
+        handling = handling_of(then.deciding, pod, policy, at)
         if handling.mode is EvictionMode.EVICT or handling.paused:
             continue
         patience = 0.0 if handling.mode is EvictionMode.DELETE else handling.evict_timeout_seconds
@@ -288,6 +304,6 @@ def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | Non
     return None if until == math.inf else until
 
 
-def handling_of(verdict: TaintVerdict, pod: Pod, policy: EvictionPolicy) -> Handling:
-    """Return how the policy handles a pod that is evicted because of this taint."""
-    return policy.handling(verdict.taint.key, pod.ref.key.namespace, pod.labels)
+def handling_of(verdict: TaintVerdict, pod: Pod, policy: EvictionPolicy, at: float) -> Handling:
+    """Return how the policy handles a pod that is evicted at ``at`` because of this taint."""
+    return policy.handling(verdict.taint.key, pod.ref.key.namespace, pod.labels, at)

@@ -86,20 +86,28 @@ class Reconciler:
         return by_effective_taint(decision, record.pod, self._policy_for(record), now.at)
 
     def _policy_for(self, record: PodRecord) -> EvictionPolicy:
-        known = self._nodes.known.get(record.node_name)
-        return self.eviction_policy.on(None if known is None else known.live_node)
+        return policy_on(self._nodes.known.get(record.node_name), self.eviction_policy)
 
-    def handling(self, record: PodRecord, decision: Evict) -> Handling:
-        """Return how the policy handles a pod that is to be evicted."""
-        return handling_of(decision.deciding, record.pod, self._policy_for(record))
+    def handling(self, record: PodRecord, decision: Evict, now: Moment) -> Handling:
+        """Return how the policy handles a pod that is to be evicted: now, or at its deadline."""
+        return handling_of(decision.deciding, record.pod, self._policy_for(record), max(now.at, decision.fire_at))
 
-    def flow(self, record: PodRecord, decision: Evict) -> FlowKey:
+    def deletes_at(self, record: PodRecord, decision: Evict, now: Moment) -> float:
+        """Return from when on a pod that is to be evicted is deleted because its node is lost; infinite: never."""
+        policy, at = self._policy_for(record), max(now.at, decision.fire_at)
+        if policy.lost_at == math.inf:
+            return math.inf
+        changes = effective_taints(decision, record.pod, policy, at)
+        lost = (at for at, then in changes if handling_of(then.deciding, record.pod, policy, at).node_lost)
+        return next(lost, math.inf)
+
+    def flow(self, record: PodRecord, decision: Evict, now: Moment) -> FlowKey:
         """Return the flow in which a pod to be evicted waits."""
-        return flow_of(record, self.handling(record, decision))
+        return flow_of(record, self.handling(record, decision, now))
 
     def blocking(self, record: PodRecord, decision: Evict, now: Moment) -> WaitReason | None:
         """Return why a pod to be evicted is blocked; None if it is not."""
-        return self._guards.blocking(self.flow(record, decision), now)
+        return self._guards.blocking(self.flow(record, decision, now), now)
 
     def evictions(self, node_name: str, due: bool) -> Iterator[PodRecord]:
         """Yield a node's pods that are to be evicted; ``due``: those that are about to be.
@@ -178,7 +186,7 @@ class Reconciler:
         in_turn = list(effective_taints(decision, record.pod, policy, now.at))
         for _, then in in_turn:
             self._tell_breaker(record, then)
-        handling, failures = handling_of(decision.deciding, record.pod, policy), record.failures
+        handling, failures = self.handling(record, decision, now), record.failures
         next_taint_at = in_turn[1][0] if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
@@ -239,23 +247,23 @@ class Reconciler:
         due_at, ends_at, flow = -math.inf, math.inf, None
         created_at = now.instant_of(pod.created_at) if pod.created_at is not None and now.dates_objects else -math.inf
         if decision is not None:
-            handling = self.handling(record, decision)
+            handling = self.handling(record, decision, now)
             due_at, tier = decision.fire_at, tier_in(pod, handling)
             flow = flow_of(record, handling) if handling.order is Order.TIERS else None
         else:
-            tier = self._tier_of_ending(record)
+            tier = self._tier_of_ending(record, now)
             if pod.terminating:
                 ends_at = _grace_ends_at(pod, now) + PAST_GRACE_SECONDS
         leaving = Leaving(record.ref, record.node_name, tier, due_at, created_at, ends_at, flow)
         order.note(leaving, pod.grace_seconds, now.at)
 
-    def _tier_of_ending(self, record: PodRecord) -> Tier:
+    def _tier_of_ending(self, record: PodRecord, now: Moment) -> Tier:
         """Return the tier of a pod that is being deleted: no taint decides, so any rule for a taint of its node may
         name it.
         """
         for seen in self._nodes.taints_on(record.node_name) or ():
             policy, key = self._policy_for(record), record.ref.key
-            handling = policy.handling(seen.taint.key, key.namespace, record.pod.labels)
+            handling = policy.handling(seen.taint.key, key.namespace, record.pod.labels, now.at)
             if handling.rule is not None and handling.rule.tier is not None:
                 return handling.rule.tier
         return tier_of(record.pod)
@@ -308,6 +316,11 @@ def decide_on(
     return decide(
         pod, bound, known.taints, policy, ceiling_of, shutting_down=shutting_down, out_of_service=out_of_service
     )
+
+
+def policy_on(known: KnownNode | None, policy: EvictionPolicy) -> EvictionPolicy:
+    """Return the policy that applies to the pods of a node; None: the node is not known."""
+    return policy.on(None) if known is None else policy.on(known.live_node, known.lost_at)
 
 
 def _stay_reported(record: PodRecord, decision: Decision, due: bool, now: Moment) -> None:

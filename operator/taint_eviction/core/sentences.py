@@ -7,11 +7,12 @@ from taint_eviction.core.decision import Ceiling
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
 
-# How a pod is evicted if its node is out of service.
+# How a pod is evicted if its node is out of service, or lost.
 BY_DELETE_OUT_OF_SERVICE = (
     "by a DELETE, before all others: its node is out of service and not ready, so neither PodDisruptionBudgets nor"
     " limits apply"
 )
+BY_DELETE_NODE_LOST = "by a DELETE: its node is lost, and PodDisruptionBudgets on lost nodes are ignored"
 STARTS_NO_EVICTION = (
     f"the taint {OUT_OF_SERVICE} with another effect than NoExecute starts no eviction; while the node is not ready,"
     " the pod garbage collector force-deletes its pods that are terminating already"

@@ -208,12 +208,12 @@ class Status:
 
     def _pending(self, record: PodRecord, wanted: Evict, now: Moment) -> Pending:
         decision = self._reconciler.by_effective_taint(record, wanted, now)
-        handling = self._reconciler.handling(record, decision)
+        handling = self._reconciler.handling(record, decision, now)
         state, wait_reason = self._state(record, decision, now)
         tier_wait = None
         if wait_reason is WaitReason.LIMITED and (tier_wait := self._queue.order.wait(record.ref, now.at)) is not None:
             wait_reason = WaitReason.EARLIER_TIER
-        until = asks_until(handling, record.failures)
+        until = min(asks_until(handling, record.failures), self._reconciler.deletes_at(record, decision, now))
         return Pending(record, decision, handling, state, wait_reason, record.failures, until, tier_wait)
 
     def _state(self, record: PodRecord, decision: Evict, now: Moment) -> tuple[PendingState, WaitReason | None]:
@@ -275,7 +275,7 @@ class Status:
         decision = self._reconciler.decide(record, now)
         if isinstance(decision, Stay):
             return Explanation(record, decision, None)
-        flow, is_due = self._reconciler.flow(record, decision), decision.fire_at <= now.at
+        flow, is_due = self._reconciler.flow(record, decision, now), decision.fire_at <= now.at
         schedule = Schedule(flow, decision.fire_at, False, None)
         state: PendingState = Waiting(decision.fire_at, schedule)
         wait_reason = self._guards.blocking(flow, now) if is_due else None
@@ -283,5 +283,5 @@ class Status:
             state = Queued(schedule)
         elif is_due and self.breaker.policy.enabled:
             state, wait_reason = Settling(math.inf, schedule), WaitReason.SETTLING
-        handling = self._reconciler.handling(record, decision)
+        handling = self._reconciler.handling(record, decision, now)
         return Explanation(record, decision, Pending(record, decision, handling, state, wait_reason, None, math.inf))

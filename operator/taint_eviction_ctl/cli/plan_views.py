@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import click
 
 from taint_eviction.cli.visible import visible
-from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began
+from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began
 from taint_eviction_ctl.cli.tables import Row, table_lines
 from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, PlannedNode
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
@@ -89,6 +89,8 @@ def _why(pod: PlannedPod, plan: Plan) -> str:
     parts = [why(pod.forecast)]
     if pod.out_of_service:
         parts.append(BY_DELETE_OUT_OF_SERVICE)
+    if pod.handling is not None and pod.handling.node_lost:
+        parts.append(BY_DELETE_NODE_LOST)
     if pod.order is not None:
         parts.append(in_order(pod.order, plan))
     if pod.blocked:

@@ -105,7 +105,7 @@ def _who(document: Mapping[str, Any], width: int | None) -> str:
     facts = [
         *([doubtful("dry run")] if document["dryRun"] else []),
         good("ready") if document["ready"] else bad("not ready"),
-        f"mode {policy['mode']}",
+        f"mode {policy['mode']}{_on_lost_nodes(policy)}",
         *([f"limited ({', '.join(limited)})"] if limited else []),
         *([many(len(policy["rules"]), "rule")] if policy["rules"] else []),
     ]
@@ -120,6 +120,12 @@ def _who(document: Mapping[str, Any], width: int | None) -> str:
     said += [] if width is None else [(_short(name, width, part), "", "") for part in (2, 3, 4)]
     lines = [f"{bold(name)}{does}{by}: {', '.join(facts)}{version}" for name, by, version in said]
     return next((line for line in lines if width is None or len(click.unstyle(line)) <= width), lines[-1])
+
+
+def _on_lost_nodes(policy: Mapping[str, Any]) -> str:
+    # A controller of another version may not say it.
+    ignored = policy["mode"] != "delete" and policy.get("budgetsOnLostNodes") == "ignore"
+    return " (a DELETE on lost nodes)" if ignored else ""
 
 
 def _what(document: Mapping[str, Any]) -> str:

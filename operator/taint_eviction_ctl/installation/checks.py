@@ -27,7 +27,12 @@ from taint_eviction.settings import AdoptionSettings, ControlStateSettings, Elec
 from taint_eviction_ctl.installation.adoption_findings import AdoptionFindings
 from taint_eviction_ctl.installation.adoption_right import AdoptionRight
 from taint_eviction_ctl.installation.alerts import find_unselected
-from taint_eviction_ctl.installation.guards import Finding, find_admission_policy, find_lost_guards
+from taint_eviction_ctl.installation.guards import (
+    Finding,
+    find_admission_policy,
+    find_kept_on_lost_nodes,
+    find_lost_guards,
+)
 from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
 
 # The first minor version in which the built-in controller is a controller of its own; the newest known version.
@@ -127,6 +132,7 @@ class Installation:
             ("adoption", self._right_left(adopts, unread)),
             ("admission policy", self._admission_policy(replicas)),
             ("guards", self._guards(replicas, dry_run)),
+            ("budgets", self._budgets(replicas)),
             ("clock", self._clock()),
             ("time", self._time()),
             ("answers", self._answers(replicas)),
@@ -523,6 +529,9 @@ class Installation:
         if not replicas or dry_run:
             return []
         return [_result("guards", found) for found in await find_lost_guards(self._read, self._lease, replicas)]
+
+    async def _budgets(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        return [_result("budgets", found) for found in find_kept_on_lost_nodes(replicas)]
 
     async def _clock(self) -> list[CheckResult]:
         """Compare kube-controller-manager's clock, which dates taints, with the API server's, by a write that both

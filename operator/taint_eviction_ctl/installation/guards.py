@@ -12,6 +12,7 @@ from taint_eviction.adapters.api_calls import ApiRequest
 from taint_eviction.adapters.control_state_data import BREAKER_KEY
 from taint_eviction.adapters.json_fields import as_list, as_object, as_text
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.policy import EvictionMode
 from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica
 
 # The manifests name the ConfigMap with the policy file so; a prefix or suffix is that of the Lease.
@@ -90,6 +91,17 @@ async def find_lost_guards(read: Read, lease: NamespacedName, replicas: Sequence
             advice = "apply the overlay with components/policy again, or delete the ConfigMap"
             found.append((False, said, advice))
     return found or [(True, _guards_of(replicas), "")]
+
+
+def find_kept_on_lost_nodes(replicas: Sequence[Replica]) -> list[Finding]:
+    """Find whether budgets keep pods on lost nodes, and nobody has said that this is meant."""
+    if not any(replica.eviction_mode == EvictionMode.EVICT.value for replica in replicas):
+        return []
+    if all(replica.budgets_on_lost_nodes for replica in replicas):
+        return [(True, f"--budgets-on-lost-nodes={replicas[0].budgets_on_lost_nodes} with mode evict", "")]
+    said = "with mode evict, a budget that has too few healthy pods keeps the pods of a dead node indefinitely"
+    advice = "set --budgets-on-lost-nodes=ignore, which deletes such pods, or =respect if that is meant"
+    return [(False, said, advice)]
 
 
 def _guards_of(replicas: Sequence[Replica]) -> str:

@@ -51,6 +51,9 @@ class Replica:
     adopts: bool
     breaker: bool
     policy_file: bool
+    # As written; "": not set.
+    eviction_mode: str
+    budgets_on_lost_nodes: str
 
 
 def read_replicas(pods: Sequence[Any], place: str) -> tuple[list[Replica], list[str]]:
@@ -151,6 +154,8 @@ def _replica(pod: Json, metadata: Json) -> Replica:
         is_on("adopt"),
         is_on("breaker"),
         bool(set_to("config")),
+        set_to("eviction-mode") or _flag("--mode", words),
+        set_to("budgets-on-lost-nodes"),
     )
 
 

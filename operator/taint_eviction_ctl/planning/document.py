@@ -107,9 +107,10 @@ def _order(order: PlannedOrder, now: Moment) -> dict[str, Any]:
 def _by_rule(handling: Handling | None) -> dict[str, Any]:
     if handling is not None and handling.exempt:
         return {"mode": handling.mode.value, "outOfService": True}
-    if handling is None or handling.rule is None:
+    if handling is None:
         return {}
-    return {"rule": handling.rule.name, "mode": handling.mode.value}
+    lost = {"mode": handling.mode.value, "nodeLost": True} if handling.node_lost else {}
+    return lost if handling.rule is None else {"rule": handling.rule.name, "mode": handling.mode.value, **lost}
 
 
 def _decided(decision: Decision, now: Moment) -> dict[str, Any]:

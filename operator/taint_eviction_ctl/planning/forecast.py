@@ -16,7 +16,7 @@ from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
 from taint_eviction.core.pods import KnownPods, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, first_unpaused, handling_of
-from taint_eviction.core.reconciler import decide_on
+from taint_eviction.core.reconciler import decide_on, policy_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def forecast(
 def _leaves_before(at: float, decision: Decision, pod: Pod, eviction: EvictionPolicy) -> bool:
     if not isinstance(decision, Evict) or decision.fire_at >= at:
         return False
-    return not handling_of(decision.deciding, pod, eviction).paused
+    return not handling_of(decision.deciding, pod, eviction, decision.fire_at).paused
 
 
 def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) -> None:
@@ -127,7 +127,7 @@ def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) ->
 
 
 def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionPolicy]:
-    return {name: eviction.on(known.live_node) for name, known in nodes.known.items()}
+    return {name: policy_on(known, eviction) for name, known in nodes.known.items()}
 
 
 def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:

@@ -158,7 +158,8 @@ def _add_handling(plan: Plan) -> None:
     for pod in plan.leaving:
         decision = pod.forecast.decision
         if isinstance(decision, Evict):
-            pod.handling = handling_of(decision.deciding, pod.forecast.pod, pod.forecast.eviction)
+            at = max(plan.now.at, decision.fire_at)
+            pod.handling = handling_of(decision.deciding, pod.forecast.pod, pod.forecast.eviction, at)
             pod.deletes_at = deletes_at(decision, pod.forecast.pod, pod.forecast.eviction)
 
 

@@ -7,6 +7,8 @@ from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
+from taint_eviction.core.objects import LIFECYCLE_KEYS
+from taint_eviction.core.policy import EvictionMode
 from taint_eviction.core.sentences import tolerated
 from taint_eviction_ctl.planning.forecast import PodForecast
 from taint_eviction_ctl.planning.inventory import Inventory
@@ -18,6 +20,7 @@ from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod
 _AT_ONCE_SECONDS = 1.0
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _MAX_KINDS = 8
+_PATIENT = EvictionMode.EVICT_THEN_DELETE
 _MAX_HOLDERS = 3
 _ORPHANED = "its node is deleted: the pod garbage collector removes it"
 
@@ -252,6 +255,26 @@ def notes(plan: Plan) -> list[str]:
         found.append(f"{many(asking, 'pod')} with a longer hold than is granted (annotation {HOLD_ANNOTATION})")
     if any(pod.blocked and pod.server_allows is not False for pod in plan.leaving):
         found.append("of several pods that are due together, a budget may allow other ones than shown here")
-    if any(pod.deleted_at is not None for pod in plan.leaving):
+    if any(pod.deleted_at is not None and pod.handling.mode is _PATIENT for pod in plan.leaving if pod.handling):
         found.append("a blocked pod is deleted once budgets have refused it for the evict timeout")
-    return found
+    return found + _on_lost_nodes(plan)
+
+
+def _on_lost_nodes(plan: Plan) -> list[str]:
+    """Return what budgets do to pods that leave because their nodes are lost."""
+    asked = [pod for pod in plan.leaving if pod.asks and pod.budgets and _leaves_lost_node(pod)]
+    if any(pod.forecast.eviction.ignores_budgets_on_lost_nodes for pod in asked):
+        later = "once the node's condition Ready is Unknown, or has been False for 5 minutes, they are deleted"
+        return [f"budgets are asked for {many(len(asked), 'pod')} of nodes that do not count as lost now: {later}"]
+    kept = sum(pod.handling is not None and pod.handling.mode is EvictionMode.EVICT for pod in asked)
+    if not kept:
+        return []
+    return [
+        f"a budget that has too few healthy pods keeps {many(kept, 'pod')} of lost nodes indefinitely;"
+        " --budgets-on-lost-nodes=ignore deletes such pods"
+    ]
+
+
+def _leaves_lost_node(pod: PlannedPod) -> bool:
+    decision = pod.forecast.decision
+    return isinstance(decision, Evict) and decision.deciding.taint.key in LIFECYCLE_KEYS
