@@ -16,7 +16,7 @@ import aiohttp
 from tests.stage.waiting import PATIENCE_SECONDS
 
 from taint_eviction.adapters.credentials import Connection
-from taint_eviction.adapters.kubernetes_times import format_micro_time
+from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
 from taint_eviction.runtime.clock import read_monotonic, read_wall
 
 Json = dict[str, Any]
@@ -135,6 +135,13 @@ class ClusterUnderTest:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             for name in sorted(self._nodes):
                 await self.call("PATCH", f"{LEASES}/{name}", {"spec": self._sign_of_life(name)}, headers=MERGE)
+
+    async def set_ready(self, short: str, status: str) -> None:
+        """Set the condition Ready of a node, as its kubelet or the node lifecycle controller does."""
+        since = format_rfc3339(read_wall())
+        condition = {"type": "Ready", "status": status, "lastTransitionTime": since, "lastHeartbeatTime": since}
+        path = f"/api/v1/nodes/{self.node_name(short)}/status"
+        await self.call("PATCH", path, {"status": {"conditions": [condition]}}, headers=STRATEGIC)
 
     async def delete_node(self, short: str) -> None:
         """Delete a node; its pods stay."""

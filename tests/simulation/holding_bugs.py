@@ -140,8 +140,8 @@ def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
     """A pod that the eviction API refuses once is deleted without waiting for the timeout."""
     handling = Reconciler.handling
 
-    def impatient(self: Reconciler, record: PodRecord, decision: Evict) -> Handling:
-        return dataclasses.replace(handling(self, record, decision), evict_timeout_seconds=0.0)
+    def impatient(self: Reconciler, record: PodRecord, decision: Evict, now: Moment) -> Handling:
+        return dataclasses.replace(handling(self, record, decision, now), evict_timeout_seconds=0.0)
 
     patch.setattr(Reconciler, "handling", impatient)
 

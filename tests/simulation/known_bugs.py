@@ -231,6 +231,9 @@ KNOWN_BUGS: dict[str, Patch] = {
     "ceilings-ignored": waiting.ceilings_ignored,
     "ceilings-end-everything": waiting.ceilings_end_everything,
     "ceilings-never-change": waiting.ceilings_as_at_the_start,
+    "lost-respected": waiting.lost_nodes_have_budgets,
+    "unready-is-lost": waiting.unready_nodes_are_lost,
+    "lost-stays-lost": waiting.lost_nodes_stay_lost,
     "never-given-back": adoption.marks_are_never_given_back,
     "given-back-by-hints": adoption.given_back_by_hints_alone,
     "adopted-by-name": adoption.adopted_by_name,
@@ -263,12 +266,14 @@ _BREAKER = (
     "no-settling",
 )
 _CEILINGS = ("ceilings-ignored", "ceilings-end-everything", "ceilings-never-change")
+_LOST = ("lost-respected", "unready-is-lost", "lost-stays-lost")
 _OFF = ("W23", "out-of-service-ready", "owners-hold-what-is-off")
 # What the document of a seed must contain, as text, so that the mistake can show in it.
 NEEDED: dict[str, str] = {
     **dict.fromkeys(_ADOPTION, "'adopt': True"),
     **dict.fromkeys((*_REFUSALS, "evacuations-never-end"), "'namespace': 'refused'"),
     **dict.fromkeys(_BREAKER, "'breaker': {"),
+    **dict.fromkeys(_LOST, "'budgetsOnLostNodes': 'ignore'"),
     **dict.fromkeys(_OFF, "out-of-service"),
     **dict.fromkeys(_CEILINGS, "'maxTolerationSeconds'"),
     "dry-runs-repeat": "'dryRun': True",

@@ -104,6 +104,9 @@ CAUGHT_BY = {
     "ceilings-ignored": (15, "late"),
     "ceilings-end-everything": (21, "not due"),
     "ceilings-never-change": (10, "not due"),
+    "lost-respected": (47, "wrong call"),
+    "unready-is-lost": (43, "wrong call"),
+    "lost-stays-lost": (47, "wrong call"),
 }
 # Without a mistake, these seeds break no rule. Long runs play others.
 FIXED_SEEDS = sorted({seed for seed, _ in CAUGHT_BY.values()})

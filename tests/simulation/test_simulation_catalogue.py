@@ -11,7 +11,7 @@ CATALOGUE = Path(__file__).parent.parent / "scenarios"
 FILES = sorted(CATALOGUE.glob("*.yaml"))
 _DECISIONS = ("evict", "stay", "cancel", "reschedule", "recreate", "restart", "retry", "clock")
 _SETTLED = (*_DECISIONS, "outage", "out", "hold", "budget", "limit", "pause", "breaker", "rules", "order", "lifecycle")
-KINDS = (*_SETTLED, "ceiling", "pool", "shadow", "adopt")
+KINDS = (*_SETTLED, "ceiling", "lost", "pool", "shadow", "adopt")
 
 # The numbers of the contract's sections 3 and 6 that a virtual clock can show; W19 only partly, by lists that fail.
 SHOWN = [f"W{number}" for number in (*range(1, 20), 21, 22, 23, 24)]

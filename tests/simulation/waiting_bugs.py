@@ -16,6 +16,7 @@ from taint_eviction.core.events import Event, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.leaving_order import Leaving, LeavingOrder
 from taint_eviction.core.objects import MARK_SECONDS, Toleration
 from taint_eviction.core.pods import UNDECIDED, Deleted, PodRecord
@@ -187,3 +188,27 @@ def ceilings_as_at_the_start(patch: pytest.MonkeyPatch) -> None:
         return effects
 
     patch.setattr(Controller, "change_policy", keep)
+
+
+def lost_nodes_have_budgets(patch: pytest.MonkeyPatch) -> None:
+    """Budgets on lost nodes are respected, whatever the policy says."""
+    patch.setattr("taint_eviction.core.known_nodes.KnownNode.lost_at", property(lambda _: math.inf))
+
+
+def unready_nodes_are_lost(patch: pytest.MonkeyPatch) -> None:
+    """A node counts as lost as soon as it says that it is not ready."""
+    patch.setattr("taint_eviction.core.known_nodes._FALSE_SECONDS", 0.0)
+
+
+def lost_nodes_stay_lost(patch: pytest.MonkeyPatch) -> None:
+    """A node that was lost when its pod was due is taken for lost until the pod is gone."""
+    lost_at = vars(KnownNode)["lost_at"].fget
+    lost: set[str] = set()
+
+    def as_before(self: KnownNode) -> float:
+        now_lost: float = lost_at(self)
+        if now_lost == -math.inf:
+            lost.add(self.node.uid)
+        return -math.inf if self.node.uid in lost else now_lost
+
+    patch.setattr(KnownNode, "lost_at", property(as_before))

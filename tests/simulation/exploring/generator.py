@@ -12,6 +12,7 @@ from tests.simulation.exploring.dry_runs import add_dry_run, dry_run_of_hours
 from tests.simulation.exploring.hanging_worlds import HangingWorlds
 from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
+from tests.simulation.exploring.lost_nodes import add_lost_nodes, lose_nodes
 from tests.simulation.exploring.ordering import add_order, leave_in_order
 from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.people_worlds import PeopleWorlds
@@ -42,11 +43,14 @@ def made_up(seed: int) -> JsonObject:
         return in_order
     if (about_ceilings := shortened(seed)) is not None:
         return about_ceilings
+    if (about_lost_nodes := lose_nodes(seed)) is not None:
+        return about_lost_nodes
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
     add_dry_run(document, seed)
     add_order(document, seed)
     add_ceilings(document, seed)
+    add_lost_nodes(document, seed)
     add_adoption(document, seed)
     add_late_adoptions(document, seed)
     add_pools(document, seed)

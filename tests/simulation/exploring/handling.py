@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.simulation.exploring.ceilings import rule_matches
+from tests.simulation.exploring.lost_nodes import lost_from
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
 from tests.simulation.exploring.patience import PatienceJudge
 from tests.simulation.exploring.seen import TICK, Breach, shown
-from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at, tolerated_for
+from tests.simulation.exploring.truth import LIFECYCLE_KEYS, NEVER, NodeState, PodState, Truth, due_at, tolerated_for
 
 from taint_eviction.core.events import BlockReason
 from taint_eviction.core.policy import EvictionMode, Limit, PolicyRule
@@ -37,7 +38,8 @@ _PATIENT_SECONDS = 100.0
 class Way(NamedTuple):
     """How a pod must be evicted if one taint decides: the matching rule, "" for none, and what follows from it.
 
-    ``exempt``: the pod's node is out of service and not ready, so no budget and no limit applies.
+    ``exempt``: the pod's node is out of service and not ready, so no budget and no limit applies. ``lost``: it is
+    deleted only because its node is lost.
     """
 
     rule: str
@@ -45,6 +47,7 @@ class Way(NamedTuple):
     timeout_seconds: float
     paused: bool
     exempt: bool = False
+    lost: bool = False
 
 
 @dataclass
@@ -63,6 +66,7 @@ class _Acts:
 
     ``moving``: since when a webhook has said that the virtual machine in the pod moves away.
     ``nodes`` by name and ``pods`` by UID: the latest state of each that the process has seen, with its version.
+    ``newest``: the newest state of each node that it has seen.
     """
 
     sent: dict[int, _Sent] = field(default_factory=dict)
@@ -71,6 +75,7 @@ class _Acts:
     moving: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, tuple[int, NodeState]] = field(default_factory=dict)
     pods: dict[str, tuple[int, PodState]] = field(default_factory=dict)
+    newest: dict[str, tuple[int, NodeState]] = field(default_factory=dict)
 
 
 class HandlingJudge:
@@ -98,15 +103,24 @@ class HandlingJudge:
         """Whether the rules were ever changed."""
         return self._rules_since > -NEVER
 
-    def ways(self, uid: str, since: float, due_by: float = NEVER, node_since: float | None = None) -> set[Way]:
+    def ways(
+        self,
+        uid: str,
+        since: float,
+        due_by: float = NEVER,
+        node_since: float | None = None,
+        lost_by: float | None = None,
+    ) -> set[Way]:
         """Return how a pod may have to be evicted, by any state of the pod since ``since`` and of its node since
-        ``node_since`` (None: the same), for each taint that is due by ``due_by``.
+        ``node_since`` (None: the same), for each taint that is due by ``due_by``. ``lost_by``: by when a node must have
+        been lost to count as such, None: by ``due_by``.
         """
         node_since = since if node_since is None else node_since
+        lost_by = due_by if lost_by is None else lost_by
         pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.left_alone]
         nodes = [node for node in self._truth.node_states(pods[-1].node or "", node_since) if node] if pods else []
         return {
-            self._way(pod, node, taint[0], due_by)
+            self._way(pod, node, taint[0], due_by, lost_by)
             for pod in pods
             for node in nodes
             for taint, began_at in node.taints.items()
@@ -163,7 +177,14 @@ class HandlingJudge:
             for node in nodes
         )
 
-    def _way(self, pod: PodState, node: NodeState, taint_key: str, due_by: float) -> Way:
+    def _way(self, pod: PodState, node: NodeState, taint_key: str, due_by: float, lost_by: float = -NEVER) -> Way:
+        way = self._way_if_not_lost(pod, node, taint_key, due_by)
+        ignores = self._policy.ignores_budgets_on_lost_nodes and taint_key in LIFECYCLE_KEYS
+        if not (ignores and lost_from(node) <= lost_by) or way.mode is EvictionMode.DELETE:
+            return way
+        return way._replace(mode=EvictionMode.DELETE, lost=True)
+
+    def _way_if_not_lost(self, pod: PodState, node: NodeState, taint_key: str, due_by: float) -> Way:
         unready = node.unready_at <= due_by
         matching = [
             rule for rule in self._rules if rule_matches(rule, taint_key, pod.namespace, pod.labels, node.labels)
@@ -233,9 +254,12 @@ class HandlingJudge:
             return
         if trace.call is CallKind.EVICT:
             exempt = self.is_exempt_by_all(trace.uid, trace.at - _OLD_SECONDS, trace.at - _OLD_SECONDS)
-            if exempt or all(way.mode is EvictionMode.DELETE for way in ways):
+            surely = self.ways(trace.uid, trace.at - _OLD_SECONDS, trace.at + TICK, trace.at - _OLD_SECONDS)
+            if exempt or all(way.mode is EvictionMode.DELETE for way in surely):
                 self._breach("wrong call", trace, "it is to be deleted, not to be asked for")
             return
+        if not self._knows_as_lost(trace, acts):
+            ways = self.ways(trace.uid, trace.at - _OLD_SECONDS, trace.at + TICK, lost_by=-NEVER)
         if any(way.mode is EvictionMode.DELETE for way in ways):
             return
         waiting = [way.timeout_seconds for way in ways if way.mode is EvictionMode.EVICT_THEN_DELETE]
@@ -243,6 +267,11 @@ class HandlingJudge:
             self._breach("wrong call", trace, "only the eviction API may end it")
         elif trace.at < acts.first_refused.get(trace.uid, NEVER) + min(waiting) - TICK:
             self._breach("wrong call", trace, f"no budget has refused it for {min(waiting):g} s")
+
+    def _knows_as_lost(self, trace: Trace, acts: _Acts) -> bool:
+        """Return whether a node is lost by the newest state of it that the process has seen."""
+        newest = acts.newest.get(self._truth.pods[trace.uid][-1].node or "")
+        return newest is not None and lost_from(newest[1]) <= trace.at + TICK
 
     def _check_pace(self, trace: Trace, acts: _Acts) -> None:
         refused_at, seconds = acts.refused.get(trace.uid, (-NEVER, 0.0))
@@ -263,6 +292,8 @@ class HandlingJudge:
             metadata, version = body["metadata"], int(body["metadata"]["resourceVersion"])
             state = self._truth.versions.get(metadata["resourceVersion"])
             newest, _ = acts.nodes.get(metadata["name"], (0, state))
+            if isinstance(state, NodeState) and version > acts.newest.get(metadata["name"], (0, state))[0]:
+                acts.newest[metadata["name"]] = version, state
             if isinstance(state, NodeState) and (version > newest or trace.phase is Phase.SAW):
                 acts.nodes[metadata["name"]] = version, state
             elif isinstance(state, PodState) and version > acts.pods.get(metadata["uid"], (0, state))[0]:

@@ -39,7 +39,8 @@ class NodeState:
     ``written_at``: when its list of taints was last written, the latest start that its object can show. ``lost_at``:
     since when its condition Ready has not been True; None if it is True or absent. ``has_condition``: the node has that
     condition. ``unready_at``: since when the condition is not True or absent; ``NEVER`` if the node is ready.
-    ``resumed_at``: when a taint whose countdown goes on was last set again.
+    ``resumed_at``: when a taint whose countdown goes on was last set again. ``ready``: the status of that condition,
+    since ``ready_at``.
     """
 
     since: float
@@ -51,6 +52,8 @@ class NodeState:
     unready_at: float = -NEVER
     resumed_at: float = -NEVER
     labels: Mapping[str, str] = field(default_factory=dict)
+    ready: str | None = None
+    ready_at: float = -NEVER
 
     def carries(self, key: str) -> bool:
         """Return whether the node has a NoExecute taint with this key."""
@@ -305,8 +308,20 @@ class Truth:
         if ready != "True":
             unready_at = before.unready_at if before is not None and before.unready_at < NEVER else now
         labels = metadata.get("labels") or {}
+        same_status = before is not None and before.uid == metadata["uid"] and before.ready == ready
+        ready_at = before.ready_at if before is not None and same_status else now
         state = NodeState(
-            now, metadata["uid"], taints, written_at, lost_at, ready is not None, unready_at, resumed_at, labels
+            now,
+            metadata["uid"],
+            taints,
+            written_at,
+            lost_at,
+            ready is not None,
+            unready_at,
+            resumed_at,
+            labels,
+            ready,
+            ready_at,
         )
         self.versions[metadata["resourceVersion"]] = state
         states.append((now, state))
