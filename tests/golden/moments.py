@@ -45,6 +45,7 @@ MOMENTS = (
     SecondOfScenario("budget-blocks-then-frees", 30),
     SecondOfScenario("budget-patience-ends-where-a-webhook-refuses", 100),
     SecondOfScenario("budget-patience-leaves-a-moving-virtual-machine-out", 100),
+    SecondOfScenario("budget-patience-leaves-a-moving-virtual-machine-out", 1900),
     SecondOfScenario("budget-of-several-blocks-for-ever", 60),
     SecondOfScenario("recreate-statefulset-pod-is-evicted-again", 60),
     # What blocks evictions.

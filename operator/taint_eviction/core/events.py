@@ -43,7 +43,7 @@ _BLOCKS = {
     BlockReason.BUDGET_OVERLOADED: "its PodDisruptionBudget has too many disruptions under way",
     BlockReason.BUDGET_NEGATIVE: "its PodDisruptionBudget is exceeded already",
     BlockReason.SEVERAL_BUDGETS: "more than one PodDisruptionBudget covers it, which the eviction API always refuses",
-    BlockReason.EVACUATION: "the virtual machine in it is being moved to another node",
+    BlockReason.EVACUATION: "the virtual machine in it is moving away (KubeVirt)",
 }
 
 
