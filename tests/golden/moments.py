@@ -85,9 +85,9 @@ MOMENTS = (
     SecondOfScenario("lifecycle-silent-node-loses-its-pods", 120),
     SecondOfScenario("outage-goes-on-after-minutes-without-its-taint", 200),
     # Countdowns that are taken over, and dry runs.
-    SecondOfScenario("adopt-and-give-back", 60),
-    SecondOfScenario("adopt-is-refused", 60),
-    SecondOfScenario("adopt-behind-the-breaker", 60),
+    SecondOfScenario("adopt-and-give-back", 70),
+    SecondOfScenario("adopt-is-refused", 70),
+    SecondOfScenario("adopt-behind-the-breaker", 70),
     SecondOfScenario("shadow-reports-an-eviction-once", 100),
     SecondOfScenario("shadow-finds-an-eviction-that-was-given-up", 200),
 )

@@ -25,7 +25,7 @@ timeline:
 expect: {}
 """
 
-# The controller begins to mark at 30, 10 s before the timer; from then on every mark is refused.
+# The controller begins to mark at 40, 10 s before the timer; from then on every mark is refused.
 REFUSED_WHEN_LATE = """
 about: Marks are refused from the moment when the countdown is to be taken over.
 settings: {adopt: ADOPT, builtIn: "1.36", defaultTolerationSeconds: null}
@@ -33,13 +33,13 @@ given:
   nodes: [node-1]
   pods: [{name: web-0, nodeName: node-1, tolerations: ["maintenance:NoExecute for 30"]}]
 timeline:
-  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 20, taint: "node-1 maintenance=now:NoExecute"}
   - {at: REFUSED_AT, refuse: {call: adopt, for: 40, status: 500}}
-  - {at: 70, untaint: node-1}
+  - {at: 80, untaint: node-1}
 expect: {}
 """
 
-# The pod is marked at 49.9.
+# The pod is marked at 59.9.
 NOTE_REMOVED = """
 about: Somebody removes the note of a marked pod, and the leader writes it again.
 settings: {adopt: true, builtIn: "1.36", defaultTolerationSeconds: null}
@@ -47,12 +47,12 @@ given:
   nodes: [node-1]
   pods: [{name: web-0, nodeName: node-1, tolerations: ["maintenance:NoExecute for 60"]}]
 timeline:
-  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
-  - {at: 55, annotate: {pod: web-0, annotations: {taint-eviction/seconds: REMOVED}}}
+  - {at: 20, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 65, annotate: {pod: web-0, annotations: {taint-eviction/seconds: REMOVED}}}
 expect: {}
 """
 
-# The pod is marked at 49.9.
+# The pod is marked at 59.9.
 TOLERATES_ALL = """
 about: A pod tolerates everything for 60 s. Its node, whose Ready is STATUS, is clean again after the pod is marked.
 settings: {adopt: true, builtIn: "1.36", defaultTolerationSeconds: null}
@@ -61,8 +61,8 @@ given:
   pods: [{name: web-0, nodeName: node-1, tolerations: ["*:NoExecute for 60"]}]
 timeline:
   - {at: 1, setReady: node-1 STATUS}
-  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
-  - {at: 55, untaint: node-1}
+  - {at: 20, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 65, untaint: node-1}
 expect: {}
 """
 
@@ -76,7 +76,7 @@ def test_seconds_that_change_right_before_the_built_in_controller_acts_cannot_be
 
 def test_a_countdown_cannot_be_adopted_if_marks_are_refused_when_it_is_late() -> None:
     """It is taken over 10 s before its timer, however long it was known."""
-    text = REFUSED_WHEN_LATE.replace("ADOPT", "true").replace("REFUSED_AT", "25")
+    text = REFUSED_WHEN_LATE.replace("ADOPT", "true").replace("REFUSED_AT", "35")
     result = play_scenario(read_scenario(text, "refused"))
     assert "by the built-in controller" in " ".join(entry.why for entry in result.timeline)
     assert result.violations == ()
@@ -84,7 +84,7 @@ def test_a_countdown_cannot_be_adopted_if_marks_are_refused_when_it_is_late() ->
 
 def test_nothing_is_adopted_in_time_where_nothing_is_to_be_adopted() -> None:
     """Without the setting, the built-in controller evicts by its own countdowns."""
-    text = REFUSED_WHEN_LATE.replace("ADOPT", "false").replace("REFUSED_AT", "60")
+    text = REFUSED_WHEN_LATE.replace("ADOPT", "false").replace("REFUSED_AT", "70")
     result = play_scenario(read_scenario(text, "off"))
     assert "by the built-in controller" in " ".join(entry.why for entry in result.timeline)
     assert result.violations == ()

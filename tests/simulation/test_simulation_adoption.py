@@ -21,10 +21,10 @@ given:
   nodes: [node-1]
   pods: [{{name: web-0, nodeName: node-1, tolerations: ["{toleration}"]}}]
 timeline:
-  - {{at: 5, pause: {{}}}}
-  - {{at: 5, {fault}}}
-  - {{at: 10, taint: "node-1 a=1:NoExecute"}}
-  - {{at: 62, untaint: node-1}}
+  - {{at: 15, pause: {{}}}}
+  - {{at: 15, {fault}}}
+  - {{at: 20, taint: "node-1 a=1:NoExecute"}}
+  - {{at: 72, untaint: node-1}}
 expect: {{web-0: {expected}}}
 """
 
@@ -43,7 +43,7 @@ def calls_failed(result: ReplayResult) -> list[str]:
 
 def test_the_timeline_shows_each_adoption_and_return() -> None:
     """The timeline has the change of a pod's seconds when it is adopted and when it is given back."""
-    result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 49.9, givenBack: 62}")
+    result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 59.9, givenBack: 72}")
     assert not result.broken
     whys = {entry.what: entry.why for entry in result.timeline if entry.subject == "default/web-0"}
     assert whys[What.ADOPTED] == "seconds mark, not 60"
@@ -56,14 +56,14 @@ def test_the_timeline_shows_each_adoption_and_return() -> None:
 def test_a_refused_patch_is_tried_again(status: int) -> None:
     """A patch that is refused with any of these statuses counts as a refusal, and the next try adopts the pod."""
     fault = f"refuse: {{call: adopt, status: {status}, times: 1, message: not now}}"
-    result = play(fault, "{adoptionRefused: [], adopted: 50.9, givenBack: 62}")
+    result = play(fault, "{adoptionRefused: [], adopted: 60.9, givenBack: 72}")
     assert not result.broken
     assert calls_failed(result) == [f"adopt: {status}"]
 
 
 def test_a_conflict_is_no_refusal() -> None:
     """After a conflict, the controller reads the pod again and patches it again at once."""
-    result = play("refuse: {call: adopt, status: 409, times: 3}", "{adoptionRefused: [], adopted: 49.9}")
+    result = play("refuse: {call: adopt, status: 409, times: 3}", "{adoptionRefused: [], adopted: 59.9}")
     assert not result.broken
     assert calls_failed(result) == ["adopt: 409"] * 3
 

@@ -7,7 +7,7 @@ from tests.unit.builders import epoch, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.countdowns import Countdowns, MarkRate
-from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
+from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen, PodsReleased
 from taint_eviction.core.objects import MARK_SECONDS, Pod, Toleration
 
 SHORT, LONG = tolerates(25, "short"), tolerates(1000, "long")
@@ -164,6 +164,54 @@ def test_a_gap_makes_a_countdown_late_and_a_resync_does_not() -> None:
     assert it.late(20) == []
     it.taints(30, "k1", after_gap=True)
     assert it.late(30) == [(310, "a")]
+
+
+@pytest.mark.parametrize(("taints_at", "late"), [(59.9, [(359.9, "a")]), (60, [])])
+def test_a_taint_that_appears_soon_after_a_start_is_late_at_once(
+    taints_at: float, late: list[tuple[float, str]]
+) -> None:
+    """The built-in controller may have missed that it was away for less than 10 s."""
+    it = FollowedCore()
+    it.taints(50, after_gap=True)
+    it.taints(taints_at, "k1")
+    it.sees(taints_at, PodSeen(replace(pod(tolerates(300)), bound_at=epoch(0)), asked_at=taints_at))
+    assert it.late(taints_at) == late
+
+
+@pytest.mark.parametrize(("back_at", "late"), [(33, [(310, "a")]), (39, [(310, "a")]), (41, [])])
+def test_a_gap_while_a_node_is_clean_counts_though_its_pods_are_not_watched(
+    back_at: float, late: list[tuple[float, str]]
+) -> None:
+    """Only 10 s after it the earlier timer is certainly over, and no other one can have been armed."""
+    it = stage()
+    it.taints(10, "k1")
+    it.shows(10, tolerates(300))
+    it.taints(25)
+    it.sees(25, PodsReleased("n1"))
+    it.taints(30, after_gap=True)
+    it.taints(back_at, "k1")
+    it.shows(back_at, tolerates(300))
+    assert it.late(back_at) == late
+
+
+def test_a_pod_that_was_bound_after_the_start_has_missed_nothing() -> None:
+    """The pod had no moment before: neither by a taint that was found nor by one that appears soon after."""
+    it = FollowedCore()
+    it.taints(50, "k1", after_gap=True)
+    it.taints(55, "k1", "k2")
+    it.sees(56, PodSeen(replace(pod(tolerates(300)), bound_at=epoch(50)), asked_at=56))
+    assert it.late(56) == []
+
+
+def test_a_binding_that_cannot_be_dated_may_be_older_than_the_start() -> None:
+    """While the API server's time is not known, the date of a binding says nothing."""
+    it = FollowedCore()
+    it.taints(50, "k1", after_gap=True)
+    fact = PodSeen(replace(pod(tolerates(300)), bound_at=epoch(0)), asked_at=51)
+    undated = moment(51)._replace(dates_objects=False)
+    it.controller.observe(fact, undated)
+    it.countdowns.observed(fact, undated)
+    assert it.late(51) == [(351, "a")]
 
 
 def test_shorter_tolerances_are_left_alone() -> None:

@@ -48,7 +48,8 @@ class _Countdown:
 
     ``seconds``: the least finite seconds that a taint of the node matches now, None: none. ``timer_at`` with
     ``tolerance_seconds``: its timer, infinite: none is armed. ``clear_at``: since when nothing finite has matched.
-    ``from_beginning``: this process has seen all moments that count.
+    ``followed_from``: from then on this process saw all moments that count, but for those in later gaps of the watch of
+    nodes; minus infinity: it may have missed some.
     """
 
     ref: PodRef
@@ -57,16 +58,16 @@ class _Countdown:
     timer_at: float = math.inf
     tolerance_seconds: float = 0.0
     clear_at: float | None = None
-    from_beginning: bool = True
+    followed_from: float = -math.inf
 
-    def goes_on(self, seconds: float | None, now: float) -> None:
-        """Note what matches from now on."""
+    def goes_on(self, seconds: float | None, now: float, gap_at: float) -> None:
+        """Note what matches from now on. ``gap_at``: when the last gap of the watch of nodes ended."""
         self.seconds = seconds
         if seconds is None:
             self.clear_at = now if self.clear_at is None else self.clear_at
             return
-        if self.clear_at is not None and now - self.clear_at >= _CLEAR_SECONDS:
-            self.timer_at, self.from_beginning = math.inf, True
+        if self.is_over(now, gap_at):
+            self.timer_at, self.followed_from = math.inf, now
         self.clear_at = None
         self.may_fire(now + seconds, seconds)
 
@@ -75,9 +76,9 @@ class _Countdown:
         if at < self.timer_at:
             self.timer_at, self.tolerance_seconds = at, tolerance_seconds
 
-    def is_over(self, now: float) -> bool:
-        """Return whether no timer can be armed any more."""
-        return self.clear_at is not None and now - self.clear_at >= _CLEAR_SECONDS
+    def is_over(self, now: float, gap_at: float) -> bool:
+        """Return whether no timer can be armed any more; one may have been in a gap that ended at ``gap_at``."""
+        return self.clear_at is not None and now - max(self.clear_at, gap_at) >= _CLEAR_SECONDS
 
 
 class Late(NamedTuple):
@@ -130,7 +131,10 @@ class Countdowns:
         self._before_seconds = before_seconds
         self._from_seconds = from_seconds
         self._countdowns: dict[NamespacedName, _Countdown] = {}
-        # By node: its taints as last seen, and when those were found that had been there before.
+        # When nodes were last listed at the start, or after a gap that the watch could not resume over.
+        self._gap_at = -math.inf
+        # By node: its taints as last seen; and those that were found, or that appeared soon after a gap, each with the
+        # moment before which others may have come and gone.
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self._found: dict[str, dict[Taint, float]] = {}
 
@@ -144,10 +148,11 @@ class Countdowns:
             case NodesSwept():
                 for name in [name for name in self._taints if self._nodes.taints_on(name) is None]:
                     del self._taints[name], self._found[name]
+                self._forget_over(now.at)
             case PodSeen():
                 return self._pod_seen(fact, now)
             case PodGone() if (countdown := self._of(fact.ref)) is not None:
-                countdown.goes_on(None, now.at)
+                countdown.goes_on(None, now.at, self._gap_at)
         return False
 
     def _node_seen(self, fact: NodeSeen, now: Moment) -> bool:
@@ -155,17 +160,19 @@ class Countdowns:
         seen = self._nodes.taints_on(name) or ()
         taints, before = tuple(each.taint for each in seen), self._taints.get(name)
         found = {taint: at for taint, at in self._found.get(name, {}).items() if taint in taints}
+        if fact.after_gap:
+            self._gap_at = now.at
         if fact.after_gap or (before is None and fact.asked_at is not None):
             found = dict.fromkeys(taints, now.at)  # Others may have come and gone before, or meanwhile.
+        elif now.at - self._gap_at < _CLEAR_SECONDS:
+            # The built-in controller may not have seen that the node was clean in between.
+            found |= {taint: self._gap_at for taint in taints if taint not in (before or ())}
         self._taints[name], self._found[name] = taints, found
         if taints == before and not fact.after_gap:
             return False
         for record in self._pods.on_node(name):
-            if not has_countdown(record.pod):
-                continue
-            countdown = self._follow(record, record.pod.spec_tolerations, seen, now)
-            if countdown is not None and fact.after_gap and taints:
-                countdown.from_beginning = False
+            if has_countdown(record.pod):
+                self._follow(record, record.pod.spec_tolerations, seen, now)
         return True
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> bool:
@@ -175,12 +182,17 @@ class Countdowns:
         if not has_countdown(pod):
             return self._countdowns.pop(pod.ref.key, None) is not None
         before = self._of(pod.ref)
-        if before is not None and before.tolerations == pod.spec_tolerations:
-            return False
         taints = self._nodes.taints_on(pod.node_name) or ()
+        if before is not None and before.tolerations == pod.spec_tolerations:
+            if before.seconds is not None or _least_seconds(before.tolerations, taints) is None:
+                return False
+            before = None  # It was not watched when its node became tainted.
+        known = self._countdowns.get(pod.ref.key)
+        if before is None and known is not None and known.is_over(now.at, self._gap_at):
+            del self._countdowns[pod.ref.key]
         countdown = self._follow(record, pod.spec_tolerations, taints, now)
         if countdown is not None and before is not None and fact.asked_at is not None:
-            countdown.from_beginning = False  # A list shows a change that the watch has not brought.
+            countdown.followed_from = -math.inf  # A list shows a change that the watch has not brought.
         if record.pod.spec_tolerations != pod.spec_tolerations:
             self._follow(record, record.pod.spec_tolerations, taints, now)  # The fact is older than what is known.
         return countdown is not None
@@ -192,27 +204,27 @@ class Countdowns:
         countdown = self._countdowns.get(record.ref.key)
         if countdown is None and not seen:
             return None
-        seconds = builtin_seconds(tolerations, [each.taint for each in seen])
+        seconds = _least_seconds(tolerations, seen)
         if countdown is not None:
             countdown.ref, countdown.tolerations = record.ref, tolerations
-            countdown.goes_on(seconds, now.at)
+            countdown.goes_on(seconds, now.at, self._gap_at)
             return countdown
         countdown = self._countdowns[record.ref.key] = _Countdown(record.ref, tolerations, seconds)
+        # A pod that was bound later has had no moment before.
+        bound, bound_at = record.bound, -math.inf
+        if bound is not None and bound.object_time is not None and now.dates_objects:
+            bound_at = now.instant_of(bound.object_time)
+        found = self._found.get(record.node_name, {})
+        if all(bound_at >= found.get(taint, -math.inf) for taint, _ in seen):
+            countdown.followed_from = now.at
         if seconds is None:
             countdown.clear_at = now.at
             return countdown
-        bound_at, dated = now.at, False
-        if record.bound is not None:
-            bound_at, dated = record.bound.start_at, record.bound.object_time is not None
         for taint, since in seen:
             tolerance = builtin_seconds(tolerations, [taint])
             if tolerance is not None:
-                countdown.may_fire(max(since.start_at, bound_at) + tolerance, tolerance)
-        found = self._found.get(record.node_name, {})
-        # A pod that was bound later has had no moment before.
-        countdown.from_beginning = not any(
-            taint in found and not (dated and bound_at >= found[taint]) for taint, _ in seen
-        )
+                starts_at = since.start_at if bound is None else max(since.start_at, bound.start_at)
+                countdown.may_fire(starts_at + tolerance, tolerance)
         return countdown
 
     def _of(self, ref: PodRef) -> _Countdown | None:
@@ -225,7 +237,7 @@ class Countdowns:
         ``marked_at``: since when this process has known of the pod's mark; what was before, it cannot know.
         """
         countdown = self._of(ref)
-        over = countdown is None or self._pods.find(ref) is None or countdown.is_over(now)
+        over = countdown is None or self._pods.find(ref) is None or countdown.is_over(now, self._gap_at)
         return over and now - marked_at >= _CLEAR_SECONDS
 
     # What is late
@@ -251,7 +263,7 @@ class Countdowns:
             if timer_at < later_at:
                 later_at, room = timer_at, _ROOM * count / rate
             begins_at = -math.inf
-            if countdown.from_beginning:
+            if countdown.followed_from >= self._gap_at:
                 share = countdown.tolerance_seconds * _SHARE
                 begins_at = timer_at - max(_LEAST_BEFORE_SECONDS, min(self._before_seconds, share)) - room
             if begins_at > now:
@@ -263,23 +275,32 @@ class Countdowns:
 
     def _running(self, now: float) -> Iterator[_Countdown]:
         """Yield each countdown that this controller takes over."""
-        known, from_seconds = self._pods.known, self._from_seconds
+        self._forget_over(now)
+        for countdown in self._countdowns.values():
+            seconds = countdown.seconds  # 0: a taint that nothing tolerates leaves no countdown.
+            if seconds is not None and seconds > 0 and seconds >= self._from_seconds:
+                yield countdown
+
+    def _forget_over(self, now: float) -> None:
+        """Forget the countdowns that are over, of pods that are gone or whose node is clean."""
+        known = self._pods.known
         for key, countdown in list(self._countdowns.items()):
             record = known.get(key)
             if record is None or (record.ref is not countdown.ref and record.ref != countdown.ref):
-                countdown.goes_on(None, now)
+                countdown.goes_on(None, now, self._gap_at)
                 record = None
-            seconds = countdown.seconds
-            if seconds is None:
-                if countdown.is_over(now) and (record is None or not self._nodes.taints_on(record.node_name)):
-                    del self._countdowns[key]
-            elif seconds > 0 and seconds >= from_seconds:  # A taint that nothing tolerates leaves no countdown.
-                yield countdown
+            over = countdown.is_over(now, self._gap_at)
+            if over and (record is None or not self._nodes.taints_on(record.node_name)):
+                del self._countdowns[key]
 
     def _is_free(self, ref: PodRef) -> bool:
         """Return whether nobody is evicting the pod already."""
         record = self._pods.find(ref)
         return record is not None and not (record.in_flight or record.deleted)
+
+
+def _least_seconds(tolerations: Sequence[Toleration], seen: tuple[SeenTaint, ...]) -> float | None:
+    return builtin_seconds(tolerations, [each.taint for each in seen])
 
 
 def _timer_of(countdown: _Countdown) -> float:
