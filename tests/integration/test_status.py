@@ -208,7 +208,7 @@ async def test_explain_says_why_a_pod_stays(cluster: LedCluster) -> None:
 async def test_explain_says_that_a_pod_is_not_known(cluster: LedCluster) -> None:
     """The exit code is 1, and the JSON says so, too."""
     said = await invoked("explain", "default/nobody", *cluster.flags)
-    assert (said.code, said.out) == (1, "default/nobody is not known: there is no such pod\n")
+    assert (said.code, said.out.splitlines()[0]) == (1, "default/nobody is not known: there is no such pod")
     said = await invoked("explain", "default/nobody", "-o", "json", *cluster.flags)
     assert (said.code, json.loads(said.out)["known"]) == (1, False)
 

@@ -159,7 +159,7 @@ def first_taints_rule_shields(patch: pytest.MonkeyPatch) -> None:
 
 def out_of_service_waits(patch: pytest.MonkeyPatch) -> None:
     """W23: the taint out-of-service counts as any other, so budgets, limits and the breaker hold its pods back."""
-    patch.setattr("taint_eviction.core.policy.EvictionPolicy.on", lambda policy, _: policy)
+    patch.setattr("taint_eviction.core.policy.EvictionPolicy.on", lambda policy, *_: policy)
 
 
 def out_of_service_passes_when_ready(patch: pytest.MonkeyPatch) -> None:
@@ -206,9 +206,9 @@ def rules_select_all_nodes(patch: pytest.MonkeyPatch) -> None:
     """A rule that matches the pod applies, whatever node it selects."""
     out_of_service = EvictionPolicy.on
 
-    def on(self: EvictionPolicy, node: Node | None) -> EvictionPolicy:
+    def on(self: EvictionPolicy, node: Node | None, lost_at: float = math.inf) -> EvictionPolicy:
         everywhere = tuple(dataclasses.replace(rule, node_selector=()) for rule in self.rules)
-        return out_of_service(dataclasses.replace(self, rules=everywhere), node)
+        return out_of_service(dataclasses.replace(self, rules=everywhere), node, lost_at)
 
     patch.setattr(EvictionPolicy, "on", on)
 

@@ -62,7 +62,7 @@ CAUGHT_BY = {
     "latches-need-a-breaker": (0, "breaker open"),
     "pauses-do-not-end": (8, "not evicted"),
     "pauses-removed-by-scope": (1, "wrote something else"),
-    "labels-read-once": (43, "paused"),
+    "labels-read-once": (59, "paused"),
     "rules-select-all-nodes": (0, "not evicted"),
     "highest-vote": (4, "not due"),
     "dates-believed": (0, "not due"),
