@@ -1,4 +1,4 @@
-"""The one place where the object graph is built: core, runtime and adapters of a running controller.
+"""The one place where the object graph is built: core, runtime, calls and reports of a running controller.
 This module only builds: it decides nothing and runs nothing.
 """
 
@@ -12,49 +12,49 @@ from functools import partial
 from pathlib import Path
 
 from taint_eviction import __version__
-from taint_eviction.adapters.adoptions import Adoptions
-from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.api_reader import ApiReader
-from taint_eviction.adapters.api_writer import ApiWriter
-from taint_eviction.adapters.audit import AuditLog
-from taint_eviction.adapters.builtin_controller import BuiltinController
-from taint_eviction.adapters.comparisons import ComparisonReporter, JournalComparisons, look_after, totals_line
-from taint_eviction.adapters.credentials import Connection
-from taint_eviction.adapters.event_recorder import EventRecorder
-from taint_eviction.adapters.freed_memory import give_back
-from taint_eviction.adapters.history_endpoint import HistoryEndpoint
-from taint_eviction.adapters.http_port import Address
-from taint_eviction.adapters.journal import Journal
-from taint_eviction.adapters.lease import KubernetesLease
-from taint_eviction.adapters.log_reporter import LogReporter
-from taint_eviction.adapters.loop_lag import measure_loop_lag
-from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics
-from taint_eviction.adapters.observations import Observations, matters_to
-from taint_eviction.adapters.outcome_keeper import OutcomeKeeper
-from taint_eviction.adapters.outcome_memory import OutcomeMemory
-from taint_eviction.adapters.own_policy import OwnPolicy
-from taint_eviction.adapters.policy_file_follower import PolicyFileFollower
-from taint_eviction.adapters.probe_server import ProbeServer
-from taint_eviction.adapters.readings import readings_of
-from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporter, LeaderReporter, MetricsReporter
-from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.adapters.status_document import AdmissionState, AdoptionState, LeaseSeen, ProcessState
-from taint_eviction.adapters.status_endpoints import StatusEndpoints
-from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.core.events import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.pod_parts import PodParts, needed_keys
 from taint_eviction.core.status import Status
+from taint_eviction.files.policy_file_follower import PolicyFileFollower
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
+from taint_eviction.kube.adoptions import Adoptions
+from taint_eviction.kube.api_calls import ApiCalls
+from taint_eviction.kube.api_reader import ApiReader
+from taint_eviction.kube.api_writer import ApiWriter
+from taint_eviction.kube.builtin_controller import BuiltinController
+from taint_eviction.kube.lease import KubernetesLease
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.kube.observations import Observations, matters_to
+from taint_eviction.kube.own_policy import OwnPolicy
+from taint_eviction.kube.state_config_map import StateConfigMap
+from taint_eviction.kube.time_calls import ask_time
+from taint_eviction.login.credentials import Connection
+from taint_eviction.reporting.audit import AuditLog
+from taint_eviction.reporting.comparisons import ComparisonReporter, JournalComparisons, look_after, totals_line
+from taint_eviction.reporting.event_recorder import EventRecorder
+from taint_eviction.reporting.history_endpoint import HistoryEndpoint
+from taint_eviction.reporting.http_port import Address
+from taint_eviction.reporting.journal import Journal
+from taint_eviction.reporting.log_reporter import LogReporter
+from taint_eviction.reporting.loop_lag import measure_loop_lag
+from taint_eviction.reporting.metrics import CONTENT_TYPE, Metrics
+from taint_eviction.reporting.outcome_keeper import OutcomeKeeper
+from taint_eviction.reporting.outcome_memory import OutcomeMemory
+from taint_eviction.reporting.probe_server import ProbeServer
+from taint_eviction.reporting.readings import readings_of
+from taint_eviction.reporting.reporters import BreakerEventReporter, EventReporter, LeaderReporter, MetricsReporter
+from taint_eviction.reporting.status_document import AdmissionState, AdoptionState, LeaseSeen, ProcessState
+from taint_eviction.reporting.status_endpoints import StatusEndpoints
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.engine import Engine
+from taint_eviction.runtime.freed_memory import give_back
 from taint_eviction.runtime.health import Health
 from taint_eviction.runtime.leadership import Elector, NoElection
 from taint_eviction.runtime.lifecycle import Companions, Lifecycle

@@ -1,16 +1,16 @@
-"""Connects production's adapters to replays: how Kubernetes objects are read, and which events are posted."""
+"""Connects production to replays: how Kubernetes objects are read, and which events are posted."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from taint_eviction.adapters.control_state_data import read_control_state
-from taint_eviction.adapters.event_recorder import EventRecorder
-from taint_eviction.adapters.kubernetes_objects import MalformedObject, Parsed, read_node, read_pod
-from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.observations import Observations
-from taint_eviction.adapters.reporters import EventReporter, LeaderReporter
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod, PodRef
+from taint_eviction.kube.control_state_data import read_control_state
+from taint_eviction.kube.kubernetes_objects import MalformedObject, Parsed, read_node, read_pod
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.kube.observations import Observations
+from taint_eviction.reporting.event_recorder import EventRecorder
+from taint_eviction.reporting.reporters import EventReporter, LeaderReporter
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction_lab.built_in.version import BuiltInVersion
 from taint_eviction_lab.simulation.against import AgainstModel, alone, by_built_in, compare
@@ -24,7 +24,7 @@ ObjectT = TypeVar("ObjectT", Node, Pod)
 
 
 def replay_scenario(scenario: Scenario) -> ReplayResult:
-    """Play a scenario with production's adapters; raise ``Malformed`` if a step is impossible."""
+    """Play a scenario with production's readers and writers; raise ``Malformed`` if a step is impossible."""
     return replay(scenario, production_parsing(), production_reporters)
 
 

@@ -11,7 +11,7 @@ import orjson
 from tests.bench.population import NAMESPACE, TAINT_KEY, Json
 from tests.bench.processes import now
 
-from taint_eviction.adapters.credentials import Connection, with_kubeconfig
+from taint_eviction.login.credentials import Connection, with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock
 
 T = TypeVar("T")

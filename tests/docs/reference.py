@@ -14,8 +14,6 @@ from typing import Any
 import click
 import yaml
 
-from taint_eviction.adapters.metrics import Metrics, Readings
-from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporter
 from taint_eviction.cli import cli
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.run import run
@@ -24,6 +22,8 @@ from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.events import BreakerClosed, BreakerOpened, Cancelled, Evicted, EvictionLoop
 from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, Taint
+from taint_eviction.reporting.metrics import Metrics, Readings
+from taint_eviction.reporting.reporters import BreakerEventReporter, EventReporter
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "manifests" / "chart"

@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 from tests.stage.waiting import PATIENCE_SECONDS
 
-from taint_eviction.adapters.credentials import Connection
-from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
+from taint_eviction.files.kubernetes_times import format_micro_time, format_rfc3339
+from taint_eviction.login.credentials import Connection
 from taint_eviction.runtime.clock import read_monotonic, read_wall
 
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ from tests.stage.processes import RunningController, output_of, running_controll
 from tests.stage.waiting import free_port
 
 from fake_apiserver import ApiServer
-from taint_eviction.adapters.credentials import with_kubeconfig
+from taint_eviction.login.credentials import with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock
 
 Start = Callable[..., Awaitable[RunningController]]

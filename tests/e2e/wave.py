@@ -32,9 +32,9 @@ from tests.e2e.test_admission import APPLY, Installed, built, gone, in_force, pa
 from tests.stage.processes import RunningController, output_of, start_controller
 from tests.stage.waiting import free_port
 
-from taint_eviction.adapters.credentials import with_kubeconfig
-from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.core.objects import UNREACHABLE
+from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
+from taint_eviction.login.credentials import with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock, read_wall
 
 PERMANENT, LABEL = "taint-eviction-test/dedicated", "taint-eviction-test/wave"

@@ -15,10 +15,10 @@ from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer
 from fake_apiserver.watch import WatchMatch
-from taint_eviction.adapters.credentials import Connection
-from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_pod
-from taint_eviction.adapters.token_sources import FixedAuthorization
 from taint_eviction.files.json_lists import decode
+from taint_eviction.kube.kubernetes_objects import MalformedObject, read_pod
+from taint_eviction.login.credentials import Connection
+from taint_eviction.login.token_sources import FixedAuthorization
 
 # From this number of tainted nodes on all pods are watched together.
 _WHOLE_CLUSTER_FROM = 5

@@ -7,26 +7,26 @@ cluster themselves, and texts of the runtime (the log of failed calls).
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 from pythonjsonlogger.json import JsonFormatter
 from rich.console import Console
 from tests.golden.moments import ON_SCREENS, WIDTHS, SecondOfScenario
+from tests.stage.catalogue import scenario_file
 
-from taint_eviction.adapters.history_endpoint import HistoryEndpoint
-from taint_eviction.adapters.log_reporter import LogReporter
-from taint_eviction.adapters.metrics import Metrics
-from taint_eviction.adapters.outcome_memory import OutcomeMemory
-from taint_eviction.adapters.readings import readings_of
-from taint_eviction.adapters.release_query import release_text
-from taint_eviction.adapters.reporters import LeaderReporter, MetricsReporter
-from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
-from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.core.control_state import Release
 from taint_eviction.core.events import Event
 from taint_eviction.core.instants import Moment
+from taint_eviction.kube.release_query import release_text
+from taint_eviction.reporting.history_endpoint import HistoryEndpoint
+from taint_eviction.reporting.log_reporter import LogReporter
+from taint_eviction.reporting.metrics import Metrics
+from taint_eviction.reporting.outcome_memory import OutcomeMemory
+from taint_eviction.reporting.readings import readings_of
+from taint_eviction.reporting.reporters import LeaderReporter, MetricsReporter
+from taint_eviction.reporting.status_document import LeaseSeen, ProcessState
+from taint_eviction.reporting.status_endpoints import StatusEndpoints
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
@@ -44,8 +44,6 @@ from taint_eviction_lab.simulation.timeline import Timeline
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
 from taint_eviction_lab.wiring import production_parsing
 
-CATALOGUE = Path(__file__).parent.parent / "scenarios"
-
 # So many pods are listed, explained and remembered: the first ones.
 _PODS = 3
 _OF_RESTORING = ("rememberedSince", "restoredFrom")
@@ -55,7 +53,7 @@ _LOG_LINES = 12
 
 def captured(moment: SecondOfScenario) -> str:
     """Return what is read at the moment, as one text with a heading for each part."""
-    file = CATALOGUE / f"{moment.scenario}.yaml"
+    file = scenario_file(moment.scenario)
     scenario = read_scenario(file.read_text(encoding="utf-8"), file.name)
     begin = min([0.0, *(step.at for step in scenario.steps)])
     logger = logging.getLogger("taint_eviction")

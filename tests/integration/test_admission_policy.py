@@ -10,7 +10,7 @@ from tests.stage.controlled import Controlled, controlling
 from tests.stage.objects import KEY, add_nodes, add_pod, deleted
 
 from fake_apiserver import ApiServer
-from taint_eviction.adapters.own_policy import REFUSAL
+from taint_eviction.kube.own_policy import REFUSAL
 
 ACCOUNT = "system:serviceaccount:kube-system:taint-eviction-controller"
 

@@ -13,10 +13,10 @@ from tests.stage.client import ClientStage, client_stage
 from tests.stage.clocks import EPOCH
 
 from fake_apiserver import Fault, LoggedRequest, WallClock, node_object
-from taint_eviction.adapters.control_state_data import latch_text, read_control_state, reset_text
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli import cli
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.kube.control_state_data import latch_text, read_control_state, reset_text
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"

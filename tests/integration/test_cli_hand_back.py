@@ -16,12 +16,12 @@ from tests.stage.client import ClientStage, client_stage
 
 from fake_apiserver import pod_object
 from fake_apiserver.patching import json_patch
-from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION
-from taint_eviction.adapters.control_state_data import read_control_state
-from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.cli import cli
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.objects import MARK_SECONDS
+from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION
+from taint_eviction.kube.control_state_data import read_control_state
+from taint_eviction.kube.state_config_map import StateConfigMap
 
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
 LEASES = "leases"

@@ -16,9 +16,9 @@ from tests.stage.client import ClientStage, client_stage
 
 from fake_apiserver import node_object, pod_object
 from taint_eviction import __version__
-from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
 from taint_eviction.cli import cli
 from taint_eviction.core.objects import MARK_SECONDS
+from taint_eviction.files.kubernetes_times import format_micro_time, format_rfc3339
 
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
 REVIEWS = "subjectaccessreviews"

@@ -206,7 +206,7 @@ async def test_our_own_bug_ends_the_controller(break_it: Callable[[Controlled], 
 
 BUGGY = """
 import sys
-from taint_eviction.adapters import log_reporter
+from taint_eviction.reporting import log_reporter
 from taint_eviction.cli import main
 
 def failing(self, effect, now):

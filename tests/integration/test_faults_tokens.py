@@ -23,8 +23,8 @@ from tests.stage.objects import KEY, add_nodes, add_pod, deleted, is_leaving, wr
 from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, LoggedRequest
-from taint_eviction.adapters import token_sources
-from taint_eviction.adapters.credentials import Connection, in_cluster, with_kubeconfig
+from taint_eviction.login import token_sources
+from taint_eviction.login.credentials import Connection, in_cluster, with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock, read_wall
 
 LIFE_SECONDS = 1.5

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from tests.stage.waiting import until
 
-from taint_eviction.adapters import http_port
-from taint_eviction.adapters.http_port import MAX_CONNECTIONS, Address, HttpPort, PortAnswer, connections_allowed
+from taint_eviction.reporting import http_port
+from taint_eviction.reporting.http_port import MAX_CONNECTIONS, Address, HttpPort, PortAnswer, connections_allowed
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

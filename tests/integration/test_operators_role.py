@@ -20,7 +20,7 @@ from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, pod_object
 from fake_apiserver.request_info import RequestInfo
-from taint_eviction.adapters.token_sources import FixedAuthorization
+from taint_eviction.login.token_sources import FixedAuthorization
 from taint_eviction.settings import ElectionSettings
 
 LEASE = ElectionSettings()

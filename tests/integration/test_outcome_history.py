@@ -18,8 +18,8 @@ from tests.stage.processes import invoked
 from tests.stage.waiting import free_port, until
 
 from fake_apiserver import ApiServer, pod_object
-from taint_eviction.adapters.http_port import Address
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.reporting.http_port import Address
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.settings import ElectionSettings, Settings
 

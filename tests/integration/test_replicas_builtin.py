@@ -11,8 +11,8 @@ from tests.stage.replicas import Theatre, theatre
 from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer
-from taint_eviction.adapters.builtin_controller import BuiltinController
 from taint_eviction.kopf_shell.kept_fields import pod_fields
+from taint_eviction.kube.builtin_controller import BuiltinController
 
 BUILTIN, OURS = "kube-controller-manager", "taint-eviction-controller"
 COUNTED = "taint_eviction_controller_builtin_active_total"

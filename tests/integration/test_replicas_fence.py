@@ -19,15 +19,15 @@ from tests.unit.builders import at_once
 from yarl import URL
 
 from fake_apiserver import ApiServer, kubeconfig, node_object, pod_object
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.api_reader import ApiReader
-from taint_eviction.adapters.api_writer import ApiWriter
-from taint_eviction.adapters.credentials import with_kubeconfig
-from taint_eviction.adapters.fence import changes_pod, ends_pod
-from taint_eviction.adapters.lease import KubernetesLease
-from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.api_reader import ApiReader
+from taint_eviction.kube.api_writer import ApiWriter
+from taint_eviction.kube.lease import KubernetesLease
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.login.credentials import with_kubeconfig
+from taint_eviction.login.fence import changes_pod, ends_pod
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.stage.client import ClientStage, client_stage
 
-from taint_eviction.adapters.lease import KubernetesLease
+from taint_eviction.kube.lease import KubernetesLease
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import ElectionSettings, Settings

@@ -17,7 +17,7 @@ from tests.stage.objects import KEY, add_nodes, add_pod, deleted, deletes, is_le
 from tests.stage.waiting import now
 
 from fake_apiserver import ApiServer, kubeconfig
-from taint_eviction.adapters.credentials import with_kubeconfig
+from taint_eviction.login.credentials import with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock
 
 # Longer than a read of a node may be shared with later calls.

@@ -26,9 +26,9 @@ from tests.stage.waiting import PATIENCE_SECONDS, free_port, until
 
 from fake_apiserver import ApiServer, pod_object
 from fake_apiserver.request_info import RequestInfo
-from taint_eviction.adapters import pending_pages
 from taint_eviction.cli import cli
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.reporting import pending_pages
 from taint_eviction.settings import ElectionSettings
 
 LEASE = ElectionSettings()

@@ -14,9 +14,9 @@ from tests.stage.clocks import HandClock
 
 from fake_apiserver import ApiServer, WallClock
 from fake_apiserver.kubeconfig import kubeconfig
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.credentials import Connection, with_kubeconfig
-from taint_eviction.adapters.time_calls import ask_time
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.time_calls import ask_time
+from taint_eviction.login.credentials import Connection, with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.time_votes import learn_time
 from taint_eviction_ctl.installation.checks import CheckResult, Installation, State

@@ -20,9 +20,9 @@ from tests.stage.processes import running_controller
 from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, kubeconfig
-from taint_eviction.adapters.credentials import Connection, find_connection, with_kubeconfig
-from taint_eviction.adapters.sessions import NumberedResponse
-from taint_eviction.adapters.token_sources import CredentialsError
+from taint_eviction.login.credentials import Connection, find_connection, with_kubeconfig
+from taint_eviction.login.sessions import NumberedResponse
+from taint_eviction.login.token_sources import CredentialsError
 
 DAY = 86_400.0
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.manifests.test_kinds import MANIFESTS
 
-from taint_eviction.adapters.metrics import Metrics, Readings
+from taint_eviction.reporting.metrics import Metrics, Readings
 
 MONITORING = MANIFESTS / "components/monitoring"
 

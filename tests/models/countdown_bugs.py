@@ -7,11 +7,11 @@ import pytest
 from tests.models import handing_back
 from tests.simulation import adoption_bugs
 
-from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.core.adoption import places_to_mark
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.countdowns import Countdowns
 from taint_eviction.core.objects import Pod, PodRef, Taint
+from taint_eviction.kube.adoptions import Adoptions
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction_lab.simulation.control_state import SimulatedControlStateStore
 from taint_eviction_lab.simulation.faults import CallKind

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 
 from fake_apiserver.status import StatusError
-from taint_eviction.adapters.adoption_patches import JsonPatch
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiAnswer, ApiRequest
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.kube.adoption_patches import JsonPatch
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiAnswer, ApiRequest
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_ctl.cli.control_state import Reached
 from taint_eviction_lab.simulation.cluster import Impossible

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from tests.stage.clocks import HandClock
 from tests.unit.builders import node, pod, taint, tolerates
 
-from taint_eviction.adapters.journal import Journal
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.events import Done
 from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import UNREACHABLE, Readiness
+from taint_eviction.reporting.journal import Journal
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction_ctl.picture.page import render_page
 from taint_eviction_ctl.picture.scene import Kind

@@ -8,8 +8,6 @@ from tests.planning.test_history import EPOCH, played, read
 from tests.stage.clocks import HandClock
 from tests.unit.builders import node, pod, taint, tolerates
 
-from taint_eviction.adapters.audit import AuditLog
-from taint_eviction.adapters.rotating_lines import RotatingLines
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.events import (
     Block,
@@ -24,6 +22,8 @@ from taint_eviction.core.events import (
 )
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
+from taint_eviction.reporting.audit import AuditLog
+from taint_eviction.reporting.rotating_lines import RotatingLines
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction_ctl.picture.scene import Kind
 from taint_eviction_lab.history.to_scenario import scenario_text

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from taint_eviction.adapters.journal import Journal
 from taint_eviction.core.control_state import EVERYTHING, Pause, PauseScope
 from taint_eviction.core.events import Paused, Resumed
 from taint_eviction.core.instants import Moment
+from taint_eviction.reporting.journal import Journal
 from taint_eviction_ctl.picture.scene import Kind
 from taint_eviction_lab.history.record import RunRecord, read_record
 from taint_eviction_lab.history.to_scenario import scenario_text

@@ -14,8 +14,8 @@ from tests.stage.processes import running_controller
 from tests.stage.waiting import now, sleep_until, until
 
 from fake_apiserver import ApiServer, node_object, pod_object
-from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION as HOLD
 from taint_eviction.core.objects import UNREACHABLE
+from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION as HOLD
 
 TAINT = "n1=maintenance=now:NoExecute"
 

@@ -22,7 +22,7 @@ from taint_eviction_lab.wiring import replay_scenario
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None or CHROMEDRIVER is None, reason="Chromium and its driver are not installed"
 )
-STALE_KEY = "tests/scenarios/recreate-statefulset-pod-is-evicted-again.yaml"
+STALE_KEY = "tests/scenarios/recreate/recreate-statefulset-pod-is-evicted-again.yaml"
 SHOWN = (
     "return [...document.querySelectorAll('.podRow:not([hidden])')].map((row) => row.firstChild.firstChild.data.trim())"
 )
@@ -207,7 +207,7 @@ def test_the_stale_key_scenario_shows_both_pods_of_the_name(chromium: Browser, t
 @needs_chromium
 def test_retries_and_lateness_are_drawn(chromium: Browser, tmp_path: Path) -> None:
     """Refusals are marks, and the time past the deadline is a bar."""
-    (tmp_path / "retry.html").write_text(replayed("tests/scenarios/retry-burst-of-server-errors.yaml"))
+    (tmp_path / "retry.html").write_text(replayed("tests/scenarios/retry/retry-burst-of-server-errors.yaml"))
     chromium.open(tmp_path / "retry.html")
     assert chromium.run("return document.querySelectorAll('.mark.refused').length") > 2
     assert chromium.run("return document.querySelectorAll('.track .bar.retrying').length") == 1
@@ -216,7 +216,7 @@ def test_retries_and_lateness_are_drawn(chromium: Browser, tmp_path: Path) -> No
 @needs_chromium
 def test_what_holds_evictions_back_has_a_row_of_its_own(chromium: Browser, tmp_path: Path) -> None:
     """The row has a band while the breaker is open, and each pod that it holds has a bar."""
-    (tmp_path / "held.html").write_text(replayed("tests/scenarios/breaker-closes-by-itself.yaml"))
+    (tmp_path / "held.html").write_text(replayed("tests/scenarios/breaker/breaker-closes-by-itself.yaml"))
     chromium.open(tmp_path / "held.html")
     groups = chromium.run("return [...document.querySelectorAll('.group')].map((group) => group.firstChild.innerText)")
     assert groups == ["held back", "node-1 1 of 1 leave", "node-2 1 of 1 leave", "node-3 0 of 1 leave"]
@@ -229,7 +229,7 @@ def test_what_holds_evictions_back_has_a_row_of_its_own(chromium: Browser, tmp_p
 @needs_chromium
 def test_marks_are_drawn_and_not_written(chromium: Browser, tmp_path: Path) -> None:
     """No font has all the signs for marks: the sign for a blocked pod was an empty box."""
-    (tmp_path / "blocked.html").write_text(replayed("tests/scenarios/budget-blocks-then-frees.yaml"))
+    (tmp_path / "blocked.html").write_text(replayed("tests/scenarios/budget/budget-blocks-then-frees.yaml"))
     chromium.open(tmp_path / "blocked.html")
     assert chromium.run("return document.querySelectorAll('.mark.blocked').length") == 3
     assert chromium.run("return [...document.querySelectorAll('.mark')].map((mark) => mark.textContent).join('')") == ""

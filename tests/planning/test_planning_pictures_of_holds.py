@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.planning.shop import NOON_TEXT, SHOP, budget, inventory_of, node, planned, pod, run, tolerates
+from tests.stage.catalogue import scenario_file
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.label_selectors import parse_selector
@@ -26,7 +27,7 @@ PAST_DEADLINE = (Kind.HELD, Kind.LATE, Kind.BLOCKED, Kind.RETRYING)
 
 def replayed(name: str) -> Picture:
     """Play a scenario of the catalogue and draw it."""
-    text = Path(f"tests/scenarios/{name}.yaml").read_text()
+    text = scenario_file(name).read_text(encoding="utf-8")
     return picture_of_replay(replay_scenario(read_scenario(text, name)))
 
 

@@ -9,7 +9,7 @@ from tests.planning.test_history import incident
 
 from taint_eviction_lab.cli.replay import replay
 
-SCENARIO = "tests/scenarios/recreate-statefulset-pod-is-evicted-again.yaml"
+SCENARIO = "tests/scenarios/recreate/recreate-statefulset-pod-is-evicted-again.yaml"
 
 
 def run(*arguments: str) -> Result:

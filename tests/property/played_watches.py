@@ -16,8 +16,6 @@ from tests.property import strategies as _profiles  # noqa: F401  # the profiles
 from tests.property.outside import EPOCH, node_json, pod_json, tolerates_json
 from yarl import URL
 
-from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.observations import Observations, matters_to
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.events import Eviction
 from taint_eviction.core.facts import NodesHeard
@@ -26,6 +24,8 @@ from taint_eviction.kopf_shell.discovery import Discovery
 from taint_eviction.kopf_shell.responses import RewrittenResponse
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
 from taint_eviction.kopf_shell.watch_interceptor import WatchInterceptor
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.kube.observations import Observations, matters_to
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchScope
 
 URL_OF = {

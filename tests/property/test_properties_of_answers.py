@@ -1,6 +1,6 @@
 """Answers of the API server, or of a proxy before it, become a value or a refusal, never a wrong conclusion.
 
-Each door is one request of the adapters. The server in these tests answers with any status, headers and body.
+Each door is one request of ``kube``. The server in these tests answers with any status, headers and body.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from tests.property import strategies as _profiles  # noqa: F401  # the profiles
 from tests.property.outside import EPOCH, any_json, node_json, pod_json, rngs, spoilt, tolerates_json
 from tests.unit.builders import at_once
 
-from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.api_reader import ApiReader
-from taint_eviction.adapters.api_writer import ApiWriter
-from taint_eviction.adapters.lease import KubernetesLease
-from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.control_state import EVERYTHING, Latch, Pause
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.kube.api_calls import ApiCalls
+from taint_eviction.kube.api_reader import ApiReader
+from taint_eviction.kube.api_writer import ApiWriter
+from taint_eviction.kube.lease import KubernetesLease
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.kube.state_config_map import StateConfigMap
 from taint_eviction.runtime.ports import CallFailed
 
 REF = PodRef(NamespacedName("shop", "web"), "uid-web")
@@ -86,7 +86,7 @@ REAL = (
 
 
 class PlayedServer:
-    """An aiohttp session, as far as the adapters use one, that gives the same answer a limited number of times."""
+    """An aiohttp session, as far as ``kube`` uses one, that gives the same answer a limited number of times."""
 
     closed = False
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.strategies import KEYS
 
-from taint_eviction.adapters.control_state_data import (
+from taint_eviction.core.control_state import EVERYTHING, Latch, Pause, PauseScope
+from taint_eviction.kube.control_state_data import (
     BREAKER_KEY,
     key_of,
     latch_text,
@@ -15,7 +16,6 @@ from taint_eviction.adapters.control_state_data import (
     read_control_state,
     reset_text,
 )
-from taint_eviction.core.control_state import EVERYTHING, Latch, Pause, PauseScope
 
 any_json: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

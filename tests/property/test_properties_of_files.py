@@ -6,13 +6,13 @@ Reading never raises another exception, and never reports a problem without a li
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
+from tests.stage.catalogue import scenario_files
 
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.objects import Node
@@ -21,7 +21,7 @@ from taint_eviction.files.marked_yaml import Malformed, Problem
 from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, read_policy
 from taint_eviction_lab.simulation.scenario import read_scenario
 
-SCENARIOS = [path.read_text(encoding="utf-8") for path in sorted(Path("tests/scenarios").glob("*.yaml"))]
+SCENARIOS = [path.read_text(encoding="utf-8") for path in scenario_files()]
 POLICY = """\
 apiVersion: taint-eviction/v1
 kind: EvictionPolicy

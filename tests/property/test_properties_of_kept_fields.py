@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
 
-from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.kopf_shell.kept_fields import node_fields, pod_fields
+from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node, read_pod
 
 AT = "2024-05-01T10:00:00Z"
 DISRUPTION_TARGET = 'k:{"type":"DisruptionTarget"}'

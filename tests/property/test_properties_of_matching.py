@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.strategies import KEYS, OPERATORS, VALUES, any_taints, any_tolerations
 
-from taint_eviction.adapters.taints_and_tolerations import read_tolerations
 from taint_eviction.core.adoption import note_of, noted_places, with_seconds
 from taint_eviction.core.decision import counted_seconds
 from taint_eviction.core.matching import (
@@ -19,6 +18,7 @@ from taint_eviction.core.matching import (
     repelling,
 )
 from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
+from taint_eviction.kube.taints_and_tolerations import read_tolerations
 
 # The number that each value means for Gt and Lt; None if it is no canonical integer.
 NUMBERS: dict[str, int | None] = {

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
 from tests.property.outside import any_json, rngs, spoilt
 from tests.unit.builders import moment
-from tests.unit.test_adapters_outcome_record import KEY, OUTCOME, packed
+from tests.unit.test_kube_outcome_record import KEY, OUTCOME, packed
 
-from taint_eviction.adapters.json_fields import Unreadable
-from taint_eviction.adapters.outcome_memory import OutcomeMemory
-from taint_eviction.adapters.outcome_record import OutcomePacker, read_record
+from taint_eviction.kube.json_fields import Unreadable
+from taint_eviction.kube.outcome_record import OutcomePacker, read_record
+from taint_eviction.reporting.outcome_memory import OutcomeMemory
 from taint_eviction_ctl.cli.asking import put
 from taint_eviction_ctl.cli.history import history_lines
 

@@ -8,14 +8,14 @@ import orjson
 import pytest
 from tests.property.hostile_pods import HOSTILE, MOST_BYTES
 
-from taint_eviction.adapters.answers import read_refusal, refusal_text
-from taint_eviction.adapters.kubernetes_objects import read_pod
 from taint_eviction.core.decision import DecisionPolicy, SeenTaint, judge
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.matching import discouraging, matching, repelling
 from taint_eviction.core.objects import NO_EXECUTE, Taint
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
+from taint_eviction.kube.answers import read_refusal, refusal_text
+from taint_eviction.kube.kubernetes_objects import read_pod
 
 # What a list, or the line of a watch, may cost beside decoding its JSON alone. It is 1 to 4 where the reading takes
 # linear time, and thousands where it takes quadratic time.

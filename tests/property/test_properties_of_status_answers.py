@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
 from tests.property.outside import any_json, rngs, spoilt
 from tests.unit.builders import node, pod, taint, tolerates
-from tests.unit.test_adapters_explanation_document import explained
-from tests.unit.test_adapters_status_document import fail, one_due, stage, status
+from tests.unit.test_reporting_explanation_document import explained
+from tests.unit.test_reporting_status_document import fail, one_due, stage, status
 
-from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction_ctl.cli.asking import Unanswered, put
 from taint_eviction_ctl.cli.explain import explanation_lines
 from taint_eviction_ctl.cli.status_views import status_lines

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from taint_eviction.adapters.adoption_patches import JsonPatch, change_patch
 from taint_eviction.core.adoption import Note, has_countdown, may_be_marked
 from taint_eviction.core.objects import MARK_SECONDS, Toleration
+from taint_eviction.kube.adoption_patches import JsonPatch, change_patch
 from taint_eviction.runtime.adopter import Adopter
 
 
@@ -32,7 +32,7 @@ def adopted_by_name(patch: pytest.MonkeyPatch) -> None:
     def untested(*args: Any) -> JsonPatch:
         return [each for each in change_patch(*args) if each["op"] != "test"]
 
-    patch.setattr("taint_eviction.adapters.adoptions.change_patch", untested)
+    patch.setattr("taint_eviction.kube.adoptions.change_patch", untested)
 
 
 def notes_name_places(patch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def notes_name_places(patch: pytest.MonkeyPatch) -> None:
         marks = enumerate(each.toleration_seconds == MARK_SECONDS for each in tolerations)
         return {place: seconds for (place, mark), seconds in zip(marks, note.values(), strict=False) if mark}
 
-    patch.setattr("taint_eviction.adapters.kubernetes_objects.noted_places", by_place)
+    patch.setattr("taint_eviction.kube.kubernetes_objects.noted_places", by_place)
 
 
 def notes_do_not_count(patch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def notes_do_not_count(patch: pytest.MonkeyPatch) -> None:
     def as_in_the_spec(tolerations: Sequence[Toleration], _: Mapping[int, int]) -> tuple[Toleration, ...]:
         return tuple(tolerations)
 
-    patch.setattr("taint_eviction.adapters.kubernetes_objects.with_seconds", as_in_the_spec)
+    patch.setattr("taint_eviction.kube.kubernetes_objects.with_seconds", as_in_the_spec)
 
 
 def orders_do_not_stop_adoption(patch: pytest.MonkeyPatch) -> None:

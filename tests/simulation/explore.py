@@ -42,7 +42,11 @@ _MEASURED, _ENOUGH = 60, 5
 )
 @click.option("--sieve", is_flag=True, help="Crash, lag and drop over every scenario of the catalogue.")
 @click.option(
-    "--every", type=int, default=1, show_default=True, help="With --sieve: 2 for every second scenario, and so on."
+    "--every",
+    type=int,
+    default=1,
+    show_default=True,
+    help="With --sieve: 2 for about half of the scenarios, and so on.",
 )
 @click.option("--mistakes", is_flag=True, help="Measure by how many seeds each known mistake is found.")
 @click.option("--bug", type=click.Choice(sorted(KNOWN_BUGS)), help="First put this known mistake into the controller.")

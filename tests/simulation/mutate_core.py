@@ -34,7 +34,7 @@ CORE = Path("operator/taint_eviction/core")
 FIRST = {
     "attempts": ["tests/unit/test_core_controller*.py"],
     "breaker_table": ["tests/unit/test_core_breaker_table.py", "tests/unit/test_core_uncounted_nodes.py"],
-    "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_adapters_observations.py"],
+    "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_kube_observations.py"],
     "failed_attempts": ["tests/unit/test_core_controller*.py", "tests/property/test_properties_of_effective_taints.py"],
     "gone_objects": ["tests/unit/test_core_cluster.py"],
     "known_nodes": ["tests/unit/test_core_cluster.py"],
@@ -45,13 +45,13 @@ FIRST = {
         "tests/property/test_properties_of_effective_taints.py",
     ],
     "reconciler": ["tests/unit/test_core_controller*.py", "tests/unit/test_core_eviction_queue.py"],
-    "status": ["tests/unit/test_adapters_status_document.py", "tests/unit/test_core_controller*.py"],
+    "status": ["tests/unit/test_reporting_status_document.py", "tests/unit/test_core_controller*.py"],
     "warnings": ["tests/unit/test_core_eviction_loops.py", "tests/unit/test_core_stray_taints.py"],
 }
 THEN = [
     "tests/unit/test_core_*.py",
-    "tests/unit/test_adapters_explanation_document.py",
-    "tests/unit/test_adapters_status_document.py",
+    "tests/unit/test_reporting_explanation_document.py",
+    "tests/unit/test_reporting_status_document.py",
     "tests/planning/test_planning_budgets.py",
     "tests/planning/test_planning_forecast.py",
     "tests/property/test_properties_of_breaker.py",

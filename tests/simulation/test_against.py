@@ -1,19 +1,17 @@
 """``replay --against built-in`` shows for each pod what the built-in controller would have done."""
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.simulation.scenario_texts import ONE_POD
+from tests.stage.catalogue import scenario_file
 
 from taint_eviction_lab.built_in.version import MEASURED
 from taint_eviction_lab.cli.replay import replay
 from taint_eviction_lab.simulation.against import Difference
 from taint_eviction_lab.simulation.scenario import read_scenario
 from taint_eviction_lab.wiring import replay_against
-
-CATALOGUE = Path(__file__).parent.parent / "scenarios"
 
 
 def run(*arguments: str, stdin: str | None = None) -> Result:
@@ -25,7 +23,7 @@ def run(*arguments: str, stdin: str | None = None) -> Result:
     ("name", "difference"),
     [
         ("evict-taint-added", Difference.SAME),
-        ("stay-tolerated-for-ever", Difference.NEITHER),
+        ("stay-tolerated-without-seconds", Difference.NEITHER),
         ("restart-countdown-goes-on", Difference.LATER),
         ("reschedule-seconds-shortened", Difference.LATER),
         ("reschedule-seconds-lengthened", Difference.EARLIER),
@@ -36,7 +34,7 @@ def run(*arguments: str, stdin: str | None = None) -> Result:
 )
 def test_each_kind_of_difference_is_found(name: str, difference: Difference) -> None:
     """Scenarios of the catalogue differ with the model of the built-in controller in the ways that are expected."""
-    file = CATALOGUE / f"{name}.yaml"
+    file = scenario_file(name)
     _, comparison = replay_against(read_scenario(file.read_text(encoding="utf-8"), file.name), MEASURED)
     assert {pod.difference for pod in comparison.pods} >= {difference}
 
@@ -74,7 +72,7 @@ def test_json_has_the_same_comparison() -> None:
 
 def test_several_files_are_summed_up() -> None:
     """The last line of a replay of several files says how many scenarios end differently with the model."""
-    files = [str(CATALOGUE / f"{name}.yaml") for name in ("evict-taint-added", "restart-countdown-goes-on")]
+    files = [str(scenario_file(name)) for name in ("evict-taint-added", "restart-countdown-goes-on")]
     lines = run(*files, "--against", "built-in").stdout.splitlines()
     assert lines[-1] == "1 of them end otherwise with the model of the built-in controller"
 

@@ -3,15 +3,29 @@
 from pathlib import Path
 
 import pytest
+from tests.stage.catalogue import scenario_files
 
 from taint_eviction_lab.simulation.scenario import read_scenario
 from taint_eviction_lab.wiring import replay_scenario
 
-CATALOGUE = Path(__file__).parent.parent / "scenarios"
-FILES = sorted(CATALOGUE.glob("*.yaml"))
-_DECISIONS = ("evict", "stay", "cancel", "reschedule", "recreate", "restart", "retry", "clock")
-_SETTLED = (*_DECISIONS, "outage", "out", "hold", "budget", "limit", "pause", "breaker", "rules", "order", "lifecycle")
-KINDS = (*_SETTLED, "ceiling", "lost", "pool", "shadow", "adopt")
+FILES = scenario_files()
+KINDS = {
+    *("evict", "stay", "cancel", "reschedule", "recreate", "restart", "retry", "clock", "outage", "lost"),
+    *(
+        "out-of-service",
+        "lifecycle",
+        "hold",
+        "budget",
+        "limit",
+        "pause",
+        "breaker",
+        "rules",
+        "order",
+        "pool",
+        "ceiling",
+    ),
+    *("adopt", "shadow"),
+}
 
 # The numbers of the contract's sections 3 and 6 that a virtual clock can show; W19 only partly, by lists that fail.
 SHOWN = [f"W{number}" for number in (*range(1, 20), 21, 22, 23, 24)]
@@ -26,9 +40,15 @@ def test_scenario(file: Path) -> None:
     assert not broken, "\n".join([*broken, *timeline])
 
 
-def test_each_file_name_begins_with_its_kind() -> None:
-    """The name of each file begins with the kind of its scenario."""
-    assert [file.name for file in FILES if file.name.split("-")[0] not in KINDS] == []
+def test_each_file_is_in_the_folder_of_its_kind() -> None:
+    """Each file is in the folder of its kind, and its name begins with the kind."""
+    assert {file.parent.name for file in FILES} == KINDS
+    assert [file.name for file in FILES if not file.name.startswith(f"{file.parent.name}-")] == []
+
+
+def test_no_file_name_stands_twice() -> None:
+    """A name stands for one file, whatever its folder."""
+    assert len({file.name for file in FILES}) == len(FILES)
 
 
 @pytest.mark.parametrize("mistake", SHOWN)

@@ -1,15 +1,12 @@
 """Scenarios about wrong clocks and answers ahead of the watch: the mistake that each is about breaks it."""
 
-from pathlib import Path
-
 import pytest
 from tests.simulation import world_bugs
 from tests.simulation.known_bugs import Patch
+from tests.stage.catalogue import scenario_file
 
 from taint_eviction_lab.simulation.scenario import read_scenario
 from taint_eviction_lab.wiring import replay_scenario
-
-SCENARIOS = Path(__file__).parent.parent / "scenarios"
 
 
 @pytest.mark.parametrize(
@@ -34,13 +31,13 @@ SCENARIOS = Path(__file__).parent.parent / "scenarios"
 def test_a_mistake_breaks_the_scenario_about_it(scenario: str, bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the mistake in the controller, its scenario fails, so the scenario would find the mistake."""
     bug(monkeypatch)
-    path = SCENARIOS / f"{scenario}.yaml"
+    path = scenario_file(scenario)
     assert replay_scenario(read_scenario(path.read_text(encoding="utf-8"), str(path))).broken
 
 
 def test_one_misdated_answer_breaks_a_scenario_only_by_two_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong Date ends a tolerance early if the clock ignores the median and dates count against sightings."""
     world_bugs.dates_are_believed(monkeypatch)
-    path = SCENARIOS / "clock-one-misdated-answer.yaml"
+    path = scenario_file("clock-one-misdated-answer")
     broken = replay_scenario(read_scenario(path.read_text(encoding="utf-8"), str(path))).broken
     assert [verdict.seen.split(".")[0] for verdict in broken] == ["evicted at 12", "scheduled at 12"]

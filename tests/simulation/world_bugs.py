@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from taint_eviction.adapters.reporters import LeaderReporter
 from taint_eviction.core.events import Event
 from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
 from taint_eviction.core.known_nodes import KnownNodes, NodeChange
 from taint_eviction.core.objects import Node
 from taint_eviction.core.outages import Outages
+from taint_eviction.reporting.reporters import LeaderReporter
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.leadership import Elector

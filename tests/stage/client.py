@@ -1,4 +1,4 @@
-"""An embedded API server and our own client of it, for the tests of the adapters."""
+"""An embedded API server and our own client of it, for tests of ``kube``."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,12 +11,12 @@ from tests.stage.objects import add_nodes, condition_of, write_kubeconfig
 from tests.stage.waiting import PATIENCE_SECONDS
 
 from fake_apiserver import ApiServer, pod_object
-from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.api_reader import ApiReader
-from taint_eviction.adapters.api_writer import ApiWriter
-from taint_eviction.adapters.credentials import Connection, with_kubeconfig
-from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.kube.api_calls import ApiCalls
+from taint_eviction.kube.api_reader import ApiReader
+from taint_eviction.kube.api_writer import ApiWriter
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.login.credentials import Connection, with_kubeconfig
 
 
 @dataclass

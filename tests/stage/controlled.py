@@ -19,11 +19,11 @@ from kubernetes.aio.client import Configuration
 from tests.stage.waiting import PATIENCE_SECONDS, free_port, until
 
 from fake_apiserver import ApiServer
-from taint_eviction.adapters.credentials import Connection
-from taint_eviction.adapters.http_port import Address
-from taint_eviction.adapters.tls import CurrentTls, TlsFiles
-from taint_eviction.adapters.token_sources import FixedAuthorization, TokenSource
 from taint_eviction.kopf_shell.tuning import WatchTuning
+from taint_eviction.login.credentials import Connection
+from taint_eviction.login.tls import CurrentTls, TlsFiles
+from taint_eviction.login.token_sources import FixedAuthorization, TokenSource
+from taint_eviction.reporting.http_port import Address
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.settings import ElectionSettings, RetrySettings, Settings, WatchSettings
 from taint_eviction.wiring import Application, build

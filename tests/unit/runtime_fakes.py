@@ -18,14 +18,14 @@ from tests.unit.as_json import node_as_json, pod_as_json
 from tests.unit.builders import EPOCH, node, pod, taint
 
 from fake_apiserver.resources import RESOURCES
-from taint_eviction.adapters.answers import failure_reason, may_pass
-from taint_eviction.adapters.kubernetes_objects import read_node, read_pod
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.events import Block, BlockReason, Event, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Node, Pod
 from taint_eviction.core.pods import InFlight
+from taint_eviction.kube.answers import failure_reason, may_pass
+from taint_eviction.kube.kubernetes_objects import read_node, read_pod
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController

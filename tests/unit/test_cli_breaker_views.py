@@ -5,11 +5,11 @@ from typing import Any
 import click
 import pytest
 from tests.unit.builders import Stage, moment
-from tests.unit.test_adapters_status_document import one_due, status
+from tests.unit.test_reporting_status_document import one_due, status
 
-from taint_eviction.adapters.release_query import release_text
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState, Latch, Release
+from taint_eviction.kube.release_query import release_text
 from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
 
 HEAD = ("apiVersion", "now", "version", "identity", "leading")

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 from tests.unit.builders import EPOCH, ref
 
-from taint_eviction.adapters.comparisons import comparison_fields
+from taint_eviction.reporting.comparisons import comparison_fields
 from taint_eviction.settings import ElectionSettings
 from taint_eviction.shadow.comparison import Comparison, ComparisonResult, DifferenceReason
 from taint_eviction.shadow.totals import ComparisonTotals

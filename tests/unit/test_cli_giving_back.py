@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction_ctl.cli.giving_back import list_marked
 
 

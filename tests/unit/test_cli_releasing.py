@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, Release
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered
 from taint_eviction_ctl.cli.control_state import Reached
 from taint_eviction_ctl.cli.releasing import Going, count_going

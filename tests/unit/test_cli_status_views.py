@@ -7,13 +7,13 @@ import click
 import pytest
 from rich.console import Console
 from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
-from tests.unit.test_adapters_status_document import LEADER, SINCE, STANDBY, fail, one_due, stage, status
+from tests.unit.test_reporting_status_document import LEADER, SINCE, STANDBY, fail, one_due, stage, status
 
-from taint_eviction.adapters.status_document import ProcessState
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.events import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction.reporting.status_document import ProcessState
 from taint_eviction_ctl.cli.breaker_views import criteria_lines
 from taint_eviction_ctl.cli.status import MAX_HEAD, for_terminal, screen
 from taint_eviction_ctl.cli.status_views import status_lines

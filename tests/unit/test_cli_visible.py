@@ -16,8 +16,8 @@ import yaml
 from click.testing import CliRunner
 from tests.planning.shop import run
 from tests.unit.builders import pod, tolerates
-from tests.unit.test_adapters_explanation_document import explained
-from tests.unit.test_adapters_status_document import fail, one_due, status
+from tests.unit.test_reporting_explanation_document import explained
+from tests.unit.test_reporting_status_document import fail, one_due, status
 
 from taint_eviction.cli.logs import LogFormat, set_up_logging
 from taint_eviction.cli.visible import complain, json_text, visible

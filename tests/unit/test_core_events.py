@@ -6,10 +6,10 @@ import orjson
 import pytest
 from tests.unit.runtime_fakes import FakeGate
 
-from taint_eviction.adapters.journal_lines import event_line
-from taint_eviction.adapters.log_reporter import LogReporter
 from taint_eviction.core.events import Event, Fields, Times
 from taint_eviction.core.instants import Moment
+from taint_eviction.reporting.journal_lines import event_line
+from taint_eviction.reporting.log_reporter import LogReporter
 from taint_eviction_lab.simulation.timeline import Timeline, What
 from taint_eviction_lab.simulation.timeline_reporter import TimelineReporter
 from taint_eviction_lab.simulation.virtual_clock import HostClock, ProcessClock

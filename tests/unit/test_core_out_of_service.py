@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from tests.unit.builders import Stage, epoch, moment, no_schedule, node, pod, taint, tolerates
-from tests.unit.test_adapters_explanation_document import explained
-from tests.unit.test_adapters_status_document import one_due, stage, status
+from tests.unit.test_reporting_explanation_document import explained
+from tests.unit.test_reporting_status_document import one_due, stage, status
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch

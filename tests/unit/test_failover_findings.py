@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.text import JsonObject
+from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction_ctl.failover.findings import FailoverCase, find, stuck
 from taint_eviction_ctl.failover.objects import (
     NodeLease,

@@ -4,12 +4,12 @@ from itertools import combinations
 
 import pytest
 from tests.unit.builders import EPOCH, Stage, epoch, moment, node, pod, taint, tolerates
-from tests.unit.test_adapters_status_document import LEADER, stage, status
+from tests.unit.test_reporting_status_document import LEADER, stage, status
 
-from taint_eviction.adapters.release_query import read_release, release_text
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope, Release
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
+from taint_eviction.kube.release_query import read_release, release_text
 
 N1, N2, SHOP, BANK = (
     PauseScope("node", "n1"),

@@ -7,12 +7,12 @@ import pytest
 from tests.unit.builders import EPOCH, node, pod, ref, taint, tolerates
 from tests.unit.runtime_fakes import HANGS, Body, FakePolicy, How, at, refused, running, times_out, until, virtually
 
-from taint_eviction.adapters.taints_and_tolerations import read_tolerations
 from taint_eviction.core.adoption import CountdownChange, with_seconds
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.events import AdoptionRefused, CountdownAdopted, GivenBack
 from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import MARK_SECONDS, UNREACHABLE, Adoption, Node, Pod, PodRef, Readiness
+from taint_eviction.kube.taints_and_tolerations import read_tolerations
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.dry_run import DryRunAdoptions
 from taint_eviction.runtime.policy_check import PolicyCheck

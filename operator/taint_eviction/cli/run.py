@@ -15,13 +15,6 @@ from typing import Any
 import click
 
 from taint_eviction import __version__
-from taint_eviction.adapters import preflight
-from taint_eviction.adapters.audit import AuditLog
-from taint_eviction.adapters.comparisons import JournalComparisons
-from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection
-from taint_eviction.adapters.http_port import Address, ListenError, raise_open_files
-from taint_eviction.adapters.journal import Journal
-from taint_eviction.adapters.rotating_lines import Lines, RotatingLines
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.logs import LogFormat, set_up_logging
 from taint_eviction.cli.run_flags import format_groups, run_flags, take_renamed
@@ -31,6 +24,13 @@ from taint_eviction.cli.visible import complain
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
+from taint_eviction.kube import preflight
+from taint_eviction.login.credentials import Connection, CredentialsError, find_connection
+from taint_eviction.reporting.audit import AuditLog
+from taint_eviction.reporting.comparisons import JournalComparisons
+from taint_eviction.reporting.http_port import Address, ListenError, raise_open_files
+from taint_eviction.reporting.journal import Journal
+from taint_eviction.reporting.rotating_lines import Lines, RotatingLines
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import Settings

@@ -7,7 +7,7 @@ anybody who may write the annotation may change it, but it grants nothing that t
     no mark --(late before the built-in one's timer)--> mark and note --(no taint needs it)--> no mark, no note
 
 Each arrow is one write. ``wanted_change`` says which one a pod needs now; ``countdowns`` says when it is late. This
-module does not define the JSON of a note (``adapters.adoption_patches``).
+module does not define the JSON of a note (``kube.adoption_patches``).
 
 Reference: ``getMinTolerationTime`` in pkg/controller/tainteviction: MaxInt64 means "for ever", as no seconds do.
 """

@@ -1,5 +1,5 @@
 """Kubernetes objects as frozen values, with only the fields that decisions need. This module does not read JSON
-(``adapters.kubernetes_objects``) and does not decide (``decision``). Times in objects are seconds since the epoch by
+(``kube.kubernetes_objects``) and does not decide (``decision``). Times in objects are seconds since the epoch by
 the API server's clock (``float``), truncated to whole seconds by Kubernetes. They differ from the instants of this
 process: see ``instants``.
 

@@ -1,7 +1,7 @@
 """Which parts of pods are read: those that the settings and the rules in force use, and no others.
 
 Anybody who may create a pod decides how large the other parts are. This module reads nothing
-(``adapters.kubernetes_objects``, ``kopf_shell.kept_fields``).
+(``kube.kubernetes_objects``, ``kopf_shell.kept_fields``).
 """
 
 from collections.abc import Collection, Mapping

@@ -1,5 +1,5 @@
 """The core's answers to questions: which pods are to be evicted, in which state, and why.
-Questions change nothing. ``adapters`` turns the answers into documents.
+Questions change nothing. ``reporting`` turns the answers into documents.
 """
 
 import math

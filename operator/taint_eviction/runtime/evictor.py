@@ -7,7 +7,7 @@ The evictor raises no errors of the outside world: each becomes a ``WorkOutcome`
 decision, the check of the gate (whether this process leads) and the start of the call that makes a change. The PATCH
 may then still wait for a connection; the call that ends the pod has one already.
 
-Does not choose what to evict or when to retry (``core``), nor how a call is made (``adapters``).
+Does not choose what to evict or when to retry (``core``), nor how a call is made (``kube``).
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 """The ports: all that the runtime knows of the outside world, as Protocols and the values that pass through them.
-In production ``adapters`` and ``kopf_shell`` implement them, in replays the laboratory does.
+In production ``kube``, ``reporting`` and ``kopf_shell`` implement them, in replays the laboratory does.
 
 Every call to the outside ends in bounded time and raises nothing but ``CallFailed``. An absent object is an answer
 (None), not a failure.

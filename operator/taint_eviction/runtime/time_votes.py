@@ -1,6 +1,6 @@
 """Asks API servers for the time, each time on a connection of its own: a balancer chooses a server for each connection.
 
-Does not count the votes (``clock``), and does not know how a connection is opened (``adapters``).
+Does not count the votes (``clock``), and does not know how a connection is opened (``kube``).
 """
 
 import asyncio

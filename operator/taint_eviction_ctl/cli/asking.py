@@ -12,14 +12,14 @@ import aiohttp
 import click
 import orjson
 
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
-from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.lease import KubernetesLease
-from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import visible_in
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.lease import KubernetesLease
+from taint_eviction.login.credentials import CredentialsError, find_connection
+from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import ElectionSettings

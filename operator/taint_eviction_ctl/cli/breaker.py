@@ -6,11 +6,11 @@ import click
 import orjson
 from click.core import ParameterSource
 
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.adapters.release_query import release_text
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.control_state import ControlState, Release
+from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.kube.release_query import release_text
 from taint_eviction_ctl.cli.asking import Unanswered, asking_leader, put
 from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
 from taint_eviction_ctl.cli.control_state import Reached, change_control_state, held_back, state_flags

@@ -8,10 +8,10 @@ import click
 import orjson
 from click.core import ParameterSource
 
-from taint_eviction.adapters.comparisons import JournalComparisons, comparison_fields
-from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import json_text
+from taint_eviction.reporting.comparisons import JournalComparisons, comparison_fields
+from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction_ctl.cli.asking import Ask, Document, ask, ask_shadow_flags, put
 from taint_eviction_ctl.cli.compare_views import comparison_lines
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.state_config_map import StateConfigMap, UnusableState
-from taint_eviction.adapters.status_document import epoch_text
-from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.sentences import bracketed
+from taint_eviction.kube.api_calls import ApiCalls
+from taint_eviction.kube.state_config_map import StateConfigMap, UnusableState
+from taint_eviction.kube.time_calls import ask_time
+from taint_eviction.login.credentials import CredentialsError, find_connection
+from taint_eviction.reporting.status_document import epoch_text
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time

@@ -10,13 +10,13 @@ from typing import Any
 import click
 import orjson
 
-from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.preflight import reach
-from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import json_text, visible
+from taint_eviction.kube.api_calls import ApiCalls
+from taint_eviction.kube.preflight import reach
+from taint_eviction.kube.time_calls import ask_time
+from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time

@@ -9,12 +9,12 @@ from typing import Any
 import click
 import orjson
 
-from taint_eviction.adapters.credentials import CredentialsError
-from taint_eviction.adapters.status_document import API_VERSION, ceiling_in
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import json_text, visible
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began, tolerated
+from taint_eviction.login.credentials import CredentialsError
+from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction_ctl.cli.failover_reads import examine

@@ -10,12 +10,12 @@ from typing import Any
 import click
 import orjson
 
-from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import json_text
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.kube.api_calls import ApiCalls
+from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_ctl.cli.asking import Document, put

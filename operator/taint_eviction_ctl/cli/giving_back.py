@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION, JsonPatch
-from taint_eviction.adapters.adoptions import change_pod, patch_of
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.item_lists import list_items
-from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.adoption import builtin_seconds, unexplained_marks, wanted_change
 from taint_eviction.core.objects import NO_EXECUTE, Node, Pod, PodRef, Taint
 from taint_eviction.core.text import JsonObject
+from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION, JsonPatch
+from taint_eviction.kube.adoptions import change_pod, patch_of
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.item_lists import list_items
+from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.runtime.ports import CallFailed
 
 _AT_ONCE = 10

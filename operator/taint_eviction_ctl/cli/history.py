@@ -9,12 +9,12 @@ from typing import Any
 import click
 import orjson
 
-from taint_eviction.adapters.api_calls import ApiRequest
-from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
-from taint_eviction.adapters.status_document import API_VERSION, ceiling_in
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
+from taint_eviction.kube.api_calls import ApiRequest
+from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag

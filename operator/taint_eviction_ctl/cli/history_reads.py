@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import (
     SHADOW_LEASE,

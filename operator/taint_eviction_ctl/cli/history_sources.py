@@ -11,15 +11,15 @@ from typing import Any
 
 import orjson
 
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.event_recorder import marking_for_deletion
-from taint_eviction.adapters.item_lists import list_items
-from taint_eviction.adapters.json_fields import Unreadable
-from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339, parse_rfc3339
-from taint_eviction.adapters.outcome_keeper import read_kept
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.text import JsonObject, one_line
+from taint_eviction.files.kubernetes_times import format_micro_time, format_rfc3339, parse_rfc3339
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.item_lists import list_items
+from taint_eviction.kube.json_fields import Unreadable
+from taint_eviction.login.credentials import CredentialsError, find_connection
+from taint_eviction.reporting.event_recorder import marking_for_deletion
+from taint_eviction.reporting.outcome_keeper import read_kept
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import history_name

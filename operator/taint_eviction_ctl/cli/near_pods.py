@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import JsonObject, did_you_mean, nearest
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.item_lists import list_items
+from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Unanswered

@@ -6,16 +6,16 @@ from typing import Any, Literal
 
 import click
 
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.control_state_data import problem_of
-from taint_eviction.adapters.item_lists import list_items
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope, Release
 from taint_eviction.core.text import JsonObject, did_you_mean
+from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.control_state_data import problem_of
+from taint_eviction.kube.item_lists import list_items
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.control_state import (
     Reached,

@@ -17,10 +17,6 @@ import click
 import orjson
 import yaml
 
-from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.run_flags import deciding_flags
@@ -32,6 +28,10 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.text import did_you_mean
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
+from taint_eviction.kube.api_calls import ApiCalls
+from taint_eviction.kube.state_config_map import StateConfigMap
+from taint_eviction.kube.time_calls import ask_time
+from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed

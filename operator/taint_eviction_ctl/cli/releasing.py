@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
-from taint_eviction.adapters.lease import KubernetesLease
-from taint_eviction.adapters.release_query import release_text
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Release
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.files.kubernetes_times import parse_rfc3339
+from taint_eviction.kube.lease import KubernetesLease
+from taint_eviction.kube.release_query import release_text
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, asking_leader
 from taint_eviction_ctl.cli.control_state import Reached, state_flags

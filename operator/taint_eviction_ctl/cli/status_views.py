@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from taint_eviction.adapters.status_document import ceiling_in
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
+from taint_eviction.reporting.status_document import ceiling_in
 from taint_eviction_ctl.cli.breaker_views import breaker_line, criteria_lines
 from taint_eviction_ctl.cli.control_state import MAX_NAMES, some
 from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines

@@ -6,9 +6,9 @@ from typing import Any
 import click
 from yarl import URL
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.cli.values import Seconds
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
 _PAST_FORMS = "a duration (5m), a time of day in UTC (03:12), or a time (2030-01-31T14:00:00Z)"

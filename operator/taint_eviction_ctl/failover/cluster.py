@@ -9,11 +9,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import JsonObject
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.item_lists import list_items
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_ctl.failover.findings import FailoverCase, stuck
 from taint_eviction_ctl.failover.objects import (

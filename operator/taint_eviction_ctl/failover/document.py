@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.core.text import JsonObject
+from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction_ctl.failover.findings import FailoverCase, find
 from taint_eviction_ctl.failover.objects import PodObject
 from taint_eviction_ctl.failover.wording import Finding

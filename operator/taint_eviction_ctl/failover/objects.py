@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from taint_eviction.adapters.json_fields import NOTHING
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction.core.text import one_line
+from taint_eviction.files.kubernetes_times import parse_rfc3339
+from taint_eviction.kube.json_fields import NOTHING
 
 # Set by the cloud's node lifecycle controller while the provider says that a node's machine is shut down.
 SHUT_DOWN = "node.cloudprovider.kubernetes.io/shutdown"

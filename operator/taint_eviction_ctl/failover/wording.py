@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.objects import OUT_OF_SERVICE
+from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction_ctl.failover.objects import (
     SHUT_DOWN,
     AttachmentObject,

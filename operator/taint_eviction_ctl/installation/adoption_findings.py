@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.control_state_data import read_control_state
-from taint_eviction.adapters.item_lists import list_items
-from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_pod
 from taint_eviction.core.adoption import unexplained_marks
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import JsonObject
+from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.control_state_data import read_control_state
+from taint_eviction.kube.item_lists import list_items
+from taint_eviction.kube.kubernetes_objects import MalformedObject, read_pod
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.installation.replicas import CONTROLLER
 

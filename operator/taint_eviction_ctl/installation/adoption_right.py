@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.item_lists import list_items
-from taint_eviction.adapters.preflight import allowed
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import JsonObject
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.item_lists import list_items
+from taint_eviction.kube.preflight import allowed
 from taint_eviction.settings import Settings
 from taint_eviction_ctl.installation.replicas import CONTROLLER
 

@@ -8,9 +8,9 @@ Reference: https://prometheus-operator.dev/docs/api-reference/api/#monitoring.co
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from taint_eviction.adapters.api_calls import ApiRequest
-from taint_eviction.adapters.json_fields import as_list, as_object, as_text
 from taint_eviction.core.label_selectors import IN, LabelSelector, chooses, requirement
+from taint_eviction.kube.api_calls import ApiRequest
+from taint_eviction.kube.json_fields import as_list, as_object, as_text
 from taint_eviction_ctl.installation.guards import Finding, ReadList
 
 _GROUP = "monitoring.coreos.com/v1"

@@ -10,17 +10,17 @@ from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
-from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object, as_text
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
-from taint_eviction.adapters.preflight import allowed, needed_rights
-from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.adapters.status_document import epoch_text
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.sentences import bracketed
 from taint_eviction.core.text import one_line
+from taint_eviction.files.kubernetes_times import parse_rfc3339
+from taint_eviction.kube.answers import Outcome
+from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.json_fields import Unreadable, as_list, as_object, as_text
+from taint_eviction.kube.preflight import allowed, needed_rights
+from taint_eviction.kube.state_config_map import StateConfigMap
+from taint_eviction.reporting.status_document import epoch_text
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings

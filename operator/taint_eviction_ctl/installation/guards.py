@@ -8,11 +8,11 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from taint_eviction.adapters.api_calls import ApiRequest
-from taint_eviction.adapters.control_state_data import BREAKER_KEY
-from taint_eviction.adapters.json_fields import as_list, as_object, as_text
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode
+from taint_eviction.kube.api_calls import ApiRequest
+from taint_eviction.kube.control_state_data import BREAKER_KEY
+from taint_eviction.kube.json_fields import as_list, as_object, as_text
 from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica
 
 # The manifests name the ConfigMap with the policy file so; a prefix or suffix is that of the Lease.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object, as_text, is_object, needed_text, refuse
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import one_line
+from taint_eviction.kube.json_fields import Unreadable, as_list, as_object, as_text, is_object, needed_text, refuse
 from taint_eviction.settings import ElectionSettings
 
 CONTROLLER = "taint-eviction-controller"

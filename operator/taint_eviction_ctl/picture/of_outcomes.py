@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
-from taint_eviction.adapters.status_document import ceiling_in
 from taint_eviction.core.sentences import tolerated
+from taint_eviction.files.kubernetes_times import parse_rfc3339
+from taint_eviction.reporting.status_document import ceiling_in
 from taint_eviction_ctl.picture.scene import Bar, Kind, Mark, Picture, PodRow
 
 _MARKS = {

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from math import ceil
 
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS
+from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction_ctl.picture.scene import Picture
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))

@@ -6,10 +6,10 @@ poddisruptionbudgets, and to create pods/eviction: without one of the latter two
 import asyncio
 from collections.abc import Callable, Sequence
 
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.evictions import eviction_body
-from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.text import JsonObject
+from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.evictions import eviction_body
+from taint_eviction.kube.item_lists import list_items
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_ctl.planning.disruption_budgets import EvictionVerdict
 from taint_eviction_ctl.planning.inventory import Inventory

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.decision import Decision, Evict, TaintVerdict
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import Handling
+from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction_ctl.planning.disruption_budgets import Standing
 from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, Tally
 from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.core.label_selectors import IN, LabelSelector, requirement
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import one_line
 from taint_eviction.files.short_forms import EFFECTS
+from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction_ctl.planning.disruption_budgets import Budget, BudgetStatus
 from taint_eviction_ctl.planning.inventory import Inventory, Labels, NodeFacts, Owner, PodFacts
 

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
-from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.core.sentences import tolerated
+from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
+from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction_ctl.planning.forecast import PodForecast
 from taint_eviction_ctl.planning.inventory import Inventory
 from taint_eviction_ctl.planning.order import plugins_before_others

@@ -13,9 +13,9 @@ import aiohttp
 
 from fake_apiserver import ApiServer
 from fake_apiserver.records import Change
-from taint_eviction.adapters.condition_patches import mark_patch
-from taint_eviction.adapters.kubernetes_objects import read_node, read_pod
 from taint_eviction.core.objects import NamespacedName, Pod
+from taint_eviction.kube.condition_patches import mark_patch
+from taint_eviction.kube.kubernetes_objects import read_node, read_pod
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_lab.built_in.controller import BuiltInController
 from taint_eviction_lab.built_in.doors import BuiltInReporter

@@ -4,8 +4,8 @@ A line names the taints, the tolerations that counted, and since when. So a tain
 these times on, and the pod had a countdown. No line says when a taint was removed or which pods stayed.
 """
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.text import JsonObject
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction_lab.history.happening import Happening
 
 # The journal's name of each outcome of an attempt. Other outcomes are left out: an attempt that was held back changed

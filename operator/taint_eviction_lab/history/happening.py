@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 
 
 def finite_number(value: object) -> float | None:

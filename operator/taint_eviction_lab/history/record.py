@@ -10,7 +10,7 @@ from itertools import groupby
 
 import orjson
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction_lab.history.audit_lines import AuditReading, is_audit_line
 from taint_eviction_lab.history.happening import Happening, finite_number
 

@@ -11,13 +11,13 @@ import orjson
 from fake_apiserver.records import Selection
 from fake_apiserver.resources import RESOURCES
 from fake_apiserver.status import StatusError
-from taint_eviction.adapters.adoptions import Adoptions
-from taint_eviction.adapters.answers import Outcome, outcome_of, read_refusal
-from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
-from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.objects import MARK_SECONDS, NamespacedName
 from taint_eviction.core.pod_parts import ALL_PARTS
+from taint_eviction.kube.adoptions import Adoptions
+from taint_eviction.kube.answers import Outcome, outcome_of, read_refusal
+from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.kube.state_config_map import StateConfigMap
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore

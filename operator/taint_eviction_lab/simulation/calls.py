@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from taint_eviction.adapters.answers import failure_reason, is_certain, is_denial, is_evacuation, may_pass
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod
+from taint_eviction.kube.answers import failure_reason, is_certain, is_denial, is_evacuation, may_pass
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 from taint_eviction.runtime.watch_listener import Interpret
 from taint_eviction_lab.simulation.audit import Auditor, Phase, Trace, unaudited

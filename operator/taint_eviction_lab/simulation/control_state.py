@@ -1,6 +1,6 @@
 """The ConfigMap with pauses and the breaker's state in a simulated cluster, and the access of one process to it.
 
-It is kept as values, with times to the microsecond; the adapters read and write its text. As there, a write is for
+It is kept as values, with times to the microsecond; ``kube`` reads and writes its text. As there, a write is for
 what was read just before it is sent, and begins anew if something else has been written by its arrival. The timeline
 shows when the breaker opens and closes. ``runtime.control_state_sync`` acts on the ConfigMap.
 """

@@ -14,8 +14,9 @@ from fake_apiserver.registry import WriteOptions
 from fake_apiserver.resources import RESOURCES
 from fake_apiserver.status import StatusError
 from fake_apiserver.strategic import strategic_merge_patch
-from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION, JsonPatch
-from taint_eviction.adapters.answers import (
+from taint_eviction.core.objects import MARK_SECONDS, NamespacedName, Pod, PodRef
+from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION, JsonPatch
+from taint_eviction.kube.answers import (
     Outcome,
     failure_reason,
     is_certain,
@@ -25,10 +26,9 @@ from taint_eviction.adapters.answers import (
     refusal_text,
     retry_after_seconds,
 )
-from taint_eviction.adapters.api_calls import FIELD_MANAGER
-from taint_eviction.adapters.condition_patches import mark_patch, unmark_patch
-from taint_eviction.adapters.evictions import block_of, eviction_body
-from taint_eviction.core.objects import MARK_SECONDS, NamespacedName, Pod, PodRef
+from taint_eviction.kube.api_calls import FIELD_MANAGER
+from taint_eviction.kube.condition_patches import mark_patch, unmark_patch
+from taint_eviction.kube.evictions import block_of, eviction_body
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import SimulatedCluster

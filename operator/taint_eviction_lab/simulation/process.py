@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass
 
-from taint_eviction.adapters.comparisons import look_after
 from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.reporting.comparisons import look_after
 from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from taint_eviction.adapters.comparisons import in_words
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.events import Cancelled, Event, Evicted, Paused, Resumed, Scheduled, Times
 from taint_eviction.core.instants import Moment
+from taint_eviction.reporting.comparisons import in_words
 from taint_eviction.shadow.comparison import Comparison
 from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import ProcessClock

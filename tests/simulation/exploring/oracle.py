@@ -24,9 +24,9 @@ from tests.simulation.exploring.suspending import SuspensionJudge
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
 from tests.simulation.exploring.trying import TryingJudge
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.policy import PolicyRule
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.audit import Phase, Trace

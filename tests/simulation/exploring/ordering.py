@@ -12,8 +12,8 @@ from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.seen import Breach
 from tests.simulation.exploring.truth import NEVER, Truth, due_at
 
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.tiers import Order
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.audit import Trace
 from taint_eviction_lab.simulation.virtual_clock import server_time

@@ -16,12 +16,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 import click
 from tests.simulation.exploring.adopting import is_built_in
 from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.playing import note_hold, silenced
 from tests.simulation.exploring.truth import due_at
+from tests.stage.catalogue import scenario_files
 
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.actions import RestartLifecycle, ShutDown
@@ -37,7 +39,6 @@ from taint_eviction_lab.simulation.virtual_clock import virtual_now
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
 from taint_eviction_lab.wiring import production_parsing
 
-CATALOGUE = Path(__file__).parent.parent.parent / "scenarios"
 LAGS = (1, 2, 5)
 # In a scenario with more than MANY_CALLS calls, crashes are tried only around MAX_CALLS of them, and as many of its
 # events are dropped, evenly spread: most calls are alike, and each run is long.
@@ -71,13 +72,14 @@ _WHO = "which of two pods a budget admits is not promised"
 _MISDATED = "objects are dated wrongly: how early their taints seem to be set depends on when the watch was last heard"
 _UNKNOWN = (
     "the oracle knows no graceful shutdowns, nodes that do not count, pauses that end by themselves, patience that"
-    " begins anew, nor marks of others, machines that move away, nor when a dry run is over"
+    " begins anew, nor marks of others, machines that move away, nor when a dry run is over; nor what a node was"
+    " before the start, nor that pods that came after a taint do not count for its node"
 )
 _TOO_LITTLE_LEFT = "after a crash too little is left to be adopted"
 _LATE = ("lag nodes", "drop")
 RIGHTLY_DIFFERENT = {
     "adopt-a-copy-of-an-adopted-pod": RightDifference("notes are looked for every hour", ("",)),
-    "adopt-from-a-span-of-its-own": RightDifference(_TOO_LITTLE_LEFT, ("",)),
+    "adopt-from-is-set": RightDifference(_TOO_LITTLE_LEFT, ("",)),
     "adopt-not-tolerances-of-less-than-ten-seconds": RightDifference(_TOO_LITTLE_LEFT, ("crash", "lag", "drop")),
     "adopt-under-a-budget": RightDifference(_IN_TIME, ("crash", "lag", "drop")),
     "breaker-closes-by-itself": RightDifference(
@@ -85,18 +87,18 @@ RIGHTLY_DIFFERENT = {
     ),
     "breaker-counts-lifecycle-taints-that-people-set": RightDifference(_UNPROVEN, ("crash",)),
     "breaker-counts-nodes-by-number": RightDifference(_FORGOTTEN, ("crash", *_LATE)),
-    "breaker-does-not-close-before-it-has-looked": RightDifference(_UNSEEN, _LATE),
+    "breaker-stays-open-until-a-new-process-has-observed": RightDifference(_UNSEEN, _LATE),
     "breaker-does-not-close-by-itself": RightDifference(_UNSEEN, _LATE),
     "breaker-does-not-count-a-node-that-is-ready-again": RightDifference(_UNSEEN, _LATE),
     "breaker-does-not-count-nodes-that-hibernate": RightDifference(_UNKNOWN, ("",)),
-    "breaker-does-not-count-what-a-pause-has-held": RightDifference(_BACKLOG, ("crash",)),
-    "breaker-does-not-count-what-a-paused-node-has-held": RightDifference(_BACKLOG, ("crash",)),
+    "breaker-does-not-count-pods-after-a-pause": RightDifference(_BACKLOG, ("crash",)),
+    "breaker-does-not-count-pods-after-a-pause-of-their-node": RightDifference(_BACKLOG, ("crash",)),
     "breaker-holds-a-lost-zone": RightDifference(_UNSEEN, _LATE),
     "breaker-leaves-control-plane-nodes-out": RightDifference(_UNKNOWN, ("",)),
-    "breaker-leaves-exempt-nodes-out": RightDifference(_UNKNOWN, ("",)),
-    "breaker-nonsense-holds-while-it-is-open": RightDifference(_UNSEEN, ("drop",)),
+    "breaker-leaves-nodes-excluded-from-disruption-out": RightDifference(_UNKNOWN, ("",)),
+    "breaker-unreadable-while-it-is-open": RightDifference(_UNSEEN, ("drop",)),
     "breaker-opens-again-after-a-reset": RightDifference(_UNSEEN, _LATE),
-    "breaker-opens-anew-where-its-latch-was-not-written": RightDifference(_UNSEEN, _LATE),
+    "breaker-opens-again-where-its-latch-was-not-written": RightDifference(_UNSEEN, _LATE),
     "breaker-opens-before-anybody-goes": RightDifference(_UNSEEN, ("lag nodes",)),
     "breaker-opens-in-a-slow-wave": RightDifference(_FORGOTTEN, ("crash",)),
     "breaker-opens-in-the-middle-of-evictions": RightDifference(_FORGOTTEN, ("crash", *_LATE)),
@@ -124,12 +126,14 @@ RIGHTLY_DIFFERENT = {
     "clock-two-api-servers-replaced": RightDifference(
         "a new process learns the time from the one server that is left", ("crash",)
     ),
-    "evict-told-by-the-leader-alone": RightDifference(_IN_TIME, ("crash",)),
+    "evict-reported-by-the-leader-only": RightDifference(_IN_TIME, ("crash",)),
     "hold-for-a-graceful-shutdown-that-only-the-live-read-shows": RightDifference(_UNKNOWN, ("",)),
+    "breaker-does-not-count-a-node-for-pods-that-came-after-its-taint": RightDifference(_UNKNOWN, ("",)),
+    "lost-node-was-not-ready-before-the-start": RightDifference(_UNKNOWN, ("",)),
     "limit-token-of-a-blocked-eviction-comes-back": RightDifference(
         "where the taint is heard of late, both come at once, and the limit lets one go", ("drop",)
     ),
-    "limit-untaint-stops-who-waits": RightDifference(_IN_TIME, ("crash", *_LATE)),
+    "limit-untaint-stops-waiting-pods": RightDifference(_IN_TIME, ("crash", *_LATE)),
     "out-of-service-breaker-stays-shut-when-one-is-untainted": RightDifference(_UNPROVEN, ("crash",)),
     "pause-ends-by-itself": RightDifference(_UNKNOWN, ("",)),
     "pause-ends-in-time-though-clocks-are-stepped": RightDifference(_UNKNOWN, ("",)),
@@ -353,9 +357,9 @@ def difference(undisturbed: Ended, disturbed: Ended) -> str:
     return "; ".join(said)
 
 
-def catalogue() -> list[Path]:
-    """Return the scenario files."""
-    return sorted(CATALOGUE.glob("*.yaml"))
+def sampled_files(every: int) -> list[Path]:
+    """Return one scenario of about ``every``; a scenario that is new or renamed changes nothing for the others."""
+    return [file for file in scenario_files() if crc32(file.stem.encode()) % every == 0]
 
 
 class Sieved(NamedTuple):
@@ -389,11 +393,11 @@ def sieve_file(file: Path) -> Sieved:
 def sieve_catalogue(jobs: int, every: int = 1) -> bool:
     """Try all disturbances on the catalogue and print the differences; return whether each has a known reason.
 
-    ``every``: 2 for every second scenario, and so on.
+    ``every``: 2 for about every second scenario, and so on.
     """
     runs, seconds, excused, wrong = 0, 0.0, 0, 0
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        for sieving in as_completed([pool.submit(sieve_file, file) for file in list(catalogue())[::every]]):
+        for sieving in as_completed([pool.submit(sieve_file, file) for file in sampled_files(every)]):
             sieved = sieving.result()
             unexcused = sieved.unexcused()
             runs, seconds, wrong = runs + sieved.runs, seconds + sieved.seconds, wrong + len(unexcused)

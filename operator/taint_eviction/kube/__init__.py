@@ -1,0 +1,1 @@
+"""Kubernetes: calls, and objects as values."""

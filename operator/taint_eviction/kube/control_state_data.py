@@ -1,0 +1,249 @@
+"""The data of the state ConfigMap ↔ the control state. Makes no calls (``state_config_map``).
+
+The keys ``pause`` (all evictions), ``pause-node.NAME`` and ``pause-namespace.NAME`` have the value ``true``, ``false``
+or an object ``{"since": RFC 3339, "until": RFC 3339, "by": text, "reason": text}``, which pauses. Each field may be
+absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` has the value
+``{"open": true, "since": …, "cause": text, "controller": identity}`` or ``{"open": false, "reset": …}``, with
+microseconds. Without ``controller`` a person has opened it. The key
+``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that has confirmed it,
+as a string. The key ``adopts`` says who takes countdowns over; while it is there, somebody does. The key ``format`` has
+the number of the format; the leader adds it, so it also says that a leader has taken the ConfigMap over. People also
+edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot be parsed holds the
+evictions that its key is about: an attempt to pause must not be ignored. A ConfigMap in a newer format, or with more
+than ``MAX_KEYS`` keys, is not read at all and holds everything.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.text import one_line
+from taint_eviction.files.kubernetes_times import format_micro_time, format_rfc3339, parse_rfc3339
+from taint_eviction.kube.json_fields import Unreadable, as_object, as_text, is_object, refuse
+
+BREAKER_KEY = "breaker"
+NO_ADOPTION_KEY = "no-adoption"
+CONFIRMED_KEY = "no-adoption-confirmed"
+ADOPTS_KEY = "adopts"
+_SOMEBODY = "somebody"
+FORMAT_KEY = "format"
+
+# The newest format that this version knows.
+FORMAT = 1
+# Reading more would keep the event loop busy for too long.
+MAX_KEYS = 1000
+
+# The time of a latch for which none is known.
+UNKNOWN_EPOCH = 0.0
+
+_SCOPED = re.compile(r"pause-(node|namespace)\.(.+)", re.DOTALL)
+_MAX_KEY = 253
+_KEY = re.compile(rf"[-._a-zA-Z0-9]{{1,{_MAX_KEY}}}")
+_MAX_EXCERPT = 40
+# Added to an instant before it is cut off to whole seconds, so that it is not earlier then.
+_ALMOST_A_SECOND = 0.999
+
+
+def key_of(scope: PauseScope) -> str:
+    """Return the key of a pause in the ConfigMap."""
+    return "pause" if scope.kind == "all" else f"pause-{scope.kind}.{scope.name}"
+
+
+def problem_of(scope: PauseScope) -> str | None:
+    """Return why the ConfigMap cannot have a key for this scope; None if it can."""
+    if scope.kind == "all" or (scope.name and _KEY.fullmatch(key_of(scope))):
+        return None
+    room = _MAX_KEY - len(key_of(scope._replace(name="")))
+    return (
+        f"{scope.kind} {one_line(scope.name)!r} cannot be paused by name: a key of a ConfigMap has room for 1 to"
+        f" {room} letters, digits, '-', '_' and '.'"
+    )
+
+
+# Reading
+
+
+def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, list[str]]:
+    """Read the ConfigMap, whatever it contains; return a complaint for each key that is unknown or malformed."""
+    if (why := unusable(config_map)) is not None:
+        held = Pause(reason=f"the ConfigMap {why}")
+        return ControlState(held, no_adoption=held), [f"it {why}: nothing is evicted, and nothing is adopted"]
+    pauses: dict[PauseScope, Pause] = {}
+    resumed: set[PauseScope] = set()
+    breaker: tuple[Latch | None, float | None] = None, None
+    adoption = _adoption(config_map)
+    complaints: list[str] = list(adoption.complaints)
+    for key, value in _entries(config_map):
+        if key in (NO_ADOPTION_KEY, CONFIRMED_KEY, ADOPTS_KEY, FORMAT_KEY):
+            continue
+        scope = _scope_of(key)
+        if scope is None and key != BREAKER_KEY:
+            complaints.append(f"the key {one_line(key)} is unknown to this version and ignored")
+            continue
+        try:
+            if scope is None:
+                breaker = _breaker(_decoded(value))
+            elif (pause := _pause(_decoded(value))) is not None:
+                pauses[scope] = pause
+            else:
+                resumed.add(scope)
+        except Unreadable as error:
+            malformed = _malformed(key, value, error)
+            complaints.append(f"{malformed}; it holds evictions")
+            if scope is None:
+                breaker = Latch(UNKNOWN_EPOCH, malformed, unreadable=True), None
+            else:
+                pauses[scope] = Pause(reason=malformed)
+    nodes, namespaces = (
+        {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind} for kind in ("node", "namespace")
+    )
+    whole = pauses.get(EVERYTHING)
+    state = ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopter)
+    return replace(state, resumed=frozenset(resumed)), complaints
+
+
+def unusable(config_map: Mapping[str, Any]) -> str | None:
+    """Return why this version can neither read nor write the ConfigMap, as what it has; None if it can."""
+    entries = dict(_entries(config_map))
+    if len(entries) > MAX_KEYS:
+        return f"has {len(entries)} keys, more than {MAX_KEYS}"
+    if (value := entries.get(FORMAT_KEY, str(FORMAT))) == str(FORMAT):
+        return None
+    return f"has format {one_line(str(value), _MAX_EXCERPT)}, and this version knows format {FORMAT} only"
+
+
+def keys_of(config_map: Mapping[str, Any]) -> set[str]:
+    """Return all keys of the ConfigMap."""
+    return {key for key, _ in _entries(config_map)}
+
+
+def has_format(config_map: Mapping[str, Any]) -> bool:
+    """Return whether a leader has taken the ConfigMap over."""
+    return FORMAT_KEY in keys_of(config_map)
+
+
+class _Adoption(NamedTuple):
+    ended: Pause | None
+    confirmed_by: str
+    adopter: str
+    complaints: tuple[str, ...] = ()
+
+
+def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
+    """Return the ConfigMap's settings on adoption; an unreadable value stops adoption, and confirms nothing.
+
+    Whatever ``adopts`` says, it is there because somebody adopts.
+    """
+    entries = dict(_entries(config_map))
+    adopter = one_line(str(entries[ADOPTS_KEY])) or _SOMEBODY if ADOPTS_KEY in entries else ""
+    try:
+        ended = _pause(_decoded(entries[NO_ADOPTION_KEY])) if NO_ADOPTION_KEY in entries else None
+        problems: tuple[str, ...] = ()
+    except Unreadable as error:
+        malformed = _malformed(NO_ADOPTION_KEY, entries[NO_ADOPTION_KEY], error)
+        ended, problems = Pause(reason=malformed), (f"{malformed}; nothing is adopted",)
+    try:
+        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"), adopter, problems)
+    except Unreadable as error:
+        return _Adoption(ended, "", adopter, (*problems, _malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error)))
+
+
+def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield keys with their values. Data that is not a map counts as a malformed pause of all evictions."""
+    for field in ("data", "binaryData"):
+        try:
+            entries = as_object(config_map.get(field), field)
+        except Unreadable:
+            yield key_of(EVERYTHING), None
+            continue
+        for key, value in entries.items():
+            yield key, value if field == "data" else None
+
+
+def _scope_of(key: str) -> PauseScope | None:
+    if key == key_of(EVERYTHING):
+        return EVERYTHING
+    if (found := _SCOPED.fullmatch(key)) is None:
+        return None
+    return PauseScope("node" if found[1] == "node" else "namespace", found[2])
+
+
+def _malformed(key: str, value: object, error: Unreadable) -> str:
+    # The excerpt is from the text: the decoded value may be nested too deeply to be shown.
+    excerpt = f": {one_line(value, _MAX_EXCERPT)}" if isinstance(value, str) else ""
+    return f"the key {one_line(key)} is malformed ({error}){excerpt}"
+
+
+def _decoded(value: object) -> object:
+    if not isinstance(value, str):
+        refuse("its value is not a string")
+    try:
+        return orjson.loads(value)
+    except ValueError:
+        refuse("its value is not JSON")
+
+
+def _pause(decoded: object) -> Pause | None:
+    if isinstance(decoded, bool):
+        return Pause() if decoded else None
+    if not is_object(decoded):
+        refuse("its value is neither true nor false nor an object")
+    reason, by = (one_line(as_text(decoded.get(field), field)) for field in ("reason", "by"))
+    return Pause(_time(decoded, "since"), reason, _time(decoded, "until"), by)
+
+
+def _breaker(decoded: object) -> tuple[Latch | None, float | None]:
+    if not is_object(decoded) or not isinstance(decoded.get("open"), bool):
+        refuse("its value is not an object in which open is true or false")
+    if not decoded["open"]:
+        return None, _needed_time(decoded, "reset")
+    cause, controller = (one_line(as_text(decoded.get(field), field)) for field in ("cause", "controller"))
+    out_of_service = decoded.get("outOfService") is True
+    return Latch(_needed_time(decoded, "since"), cause, out_of_service=out_of_service, controller=controller), None
+
+
+def _needed_time(fields: Mapping[str, Any], field: str) -> float:
+    return _time(fields, field) or refuse(f"{field} is missing")
+
+
+def _time(fields: Mapping[str, Any], field: str) -> float | None:
+    value = fields.get(field)
+    return None if value is None else parse_rfc3339(value) or refuse(f"{field} is not a time")
+
+
+# Writing
+
+
+def pause_text(pause: Pause) -> str:
+    """Return a pause as the value of a key. Reading it gives the same pause, in whole seconds: never a shorter one."""
+    until_epoch = None if pause.until_epoch is None else pause.until_epoch + _ALMOST_A_SECOND
+    times = {"since": pause.since_epoch, "until": until_epoch}
+    words = {"reason": pause.reason, "by": pause.by}
+    fields = {name: format_rfc3339(epoch) for name, epoch in times.items() if epoch is not None}
+    return _encoded(fields | {name: one_line(text) for name, text in words.items() if text} or True)
+
+
+def latch_text(latch: Latch) -> str:
+    """Return the value of the breaker's key while it is open."""
+    more: dict[str, object] = {"controller": one_line(latch.controller)} if latch.controller else {}
+    more |= {"outOfService": True} if latch.out_of_service else {}
+    text = {"open": True, "since": format_micro_time(latch.since_epoch), "cause": one_line(latch.cause), **more}
+    return _encoded(text)
+
+
+def reset_text(reset_epoch: float) -> str:
+    """Return the value of the breaker's key after it was closed at this time."""
+    return _encoded({"open": False, "reset": format_micro_time(reset_epoch)})
+
+
+def confirmed_text(holder: str) -> str:
+    """Return the value of the key that says which holder of the Lease adopts nothing."""
+    return _encoded(holder)
+
+
+def _encoded(value: object) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,1 @@
+"""Credentials, tokens, TLS, sessions, and the fence."""
