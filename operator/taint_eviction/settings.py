@@ -513,7 +513,7 @@ BREAKER = (
     Setting(
         "--breaker-lifecycle-nodes",
         "breaker.lifecycle_nodes",
-        Nodes(exempt="exempt"),
+        Nodes(unlimited="exempt"),
         "Open the breaker when more nodes than this stopped being ready within --breaker-window of each other and"
         " still are not when a pod is about to be evicted because of that. exempt: any number is allowed.",
         keyword="breaker.lifecycleNodes",
@@ -521,7 +521,7 @@ BREAKER = (
     Setting(
         "--breaker-zone",
         "breaker.zone",
-        Nodes(exempt="off"),
+        Nodes(unlimited="off"),
         "The same for the nodes of each zone, so that a zone that is lost as a whole is held. off: its pods are"
         " evicted, unless --breaker-lifecycle-nodes is exceeded.",
         keyword="breaker.zone",

@@ -34,7 +34,7 @@ from taint_eviction.kube.state_config_map import StateConfigMap
 from taint_eviction.kube.time_calls import ask_time
 from taint_eviction.login.credentials import Connection
 from taint_eviction.reporting.audit import AuditLog
-from taint_eviction.reporting.comparisons import ComparisonReporter, JournalComparisons, look_after, totals_line
+from taint_eviction.reporting.comparisons import ComparisonReporter, JournalComparisons, scan, totals_line
 from taint_eviction.reporting.event_recorder import EventRecorder
 from taint_eviction.reporting.history_endpoint import HistoryEndpoint
 from taint_eviction.reporting.http_port import Address
@@ -50,7 +50,7 @@ from taint_eviction.reporting.reporters import BreakerEventReporter, EventReport
 from taint_eviction.reporting.status_document import AdmissionState, AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.reporting.status_endpoints import StatusEndpoints
 from taint_eviction.runtime.adopter import Adopter
-from taint_eviction.runtime.assembly import Doors, assemble
+from taint_eviction.runtime.assembly import Ports, assemble
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.engine import Engine
@@ -58,7 +58,7 @@ from taint_eviction.runtime.freed_memory import give_back
 from taint_eviction.runtime.health import Health
 from taint_eviction.runtime.leadership import Elector, NoElection
 from taint_eviction.runtime.lifecycle import Companions, Lifecycle
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.policy_changes import PolicyChanges
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import Gate, Reporter
@@ -69,7 +69,7 @@ from taint_eviction.shadow.totals import ComparisonTotals
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class ControllerProcess:
     """A controller, ready to run in one event loop.
 
     ``calls`` makes its requests, ``gate`` says whether it may act. ``live``, ``driver``, ``engine``, ``recorder`` and
@@ -80,7 +80,7 @@ class Application:
     gate: Gate
     metrics: Metrics
     recorder: EventRecorder
-    live: LiveController
+    live: Live
     driver: Driver
     engine: Engine
     lifecycle: Lifecycle
@@ -103,7 +103,7 @@ def build(
     audit: AuditLog | None = None,
     policy_file: Path | None = None,
     compared_before: JournalComparisons | None = None,
-) -> Application:
+) -> ControllerProcess:
     """Build a controller.
 
     ``listen`` is where metrics, documents and probes are served, ``probe_listen`` where probes alone are; None for
@@ -129,7 +129,7 @@ def build(
 
     def may_evict() -> bool:
         # The final decision, right before this, has already considered an open breaker.
-        return guards.blocking_all(clock.now(), exempt=True) is None
+        return guards.blocking_all(clock.now(), bypasses_limits=True) is None
 
     memory = OutcomeMemory(clock.now().at)
     parts = PodParts(needed_keys(settings.policy.label_keys), holds=settings.max_hold_seconds > 0)
@@ -243,11 +243,11 @@ def build(
             "memory": give_back,
             **({} if policy is None else {"policy": policy.run}),
             **({} if keeper is None else {"history": keeper.run}),
-            **({} if shadow is None else {"shadow": partial(look_after, shadow, clock)}),
+            **({} if shadow is None else {"shadow": partial(scan, shadow, clock)}),
         },
     )
     lifecycle = Lifecycle(live, driver, engine, elector, companions, settings)
-    return Application(calls, gate, metrics, recorder, live, driver, engine, lifecycle)
+    return ControllerProcess(calls, gate, metrics, recorder, live, driver, engine, lifecycle)
 
 
 def _doors(
@@ -268,7 +268,7 @@ def _doors(
     identity: str,
     parts: PodParts,
     learn_time: Callable[[], Awaitable[None]],
-) -> Doors:
+) -> Ports:
     expected = settings.dry_run or settings.adoption.enabled
     builtin = BuiltinController(clock, metrics.builtin_active, expected=expected)
     malformed = MalformedObjects(metrics.malformed)
@@ -291,7 +291,7 @@ def _doors(
         if audit is not None:
             audit.attempted(work, outcome, now)
 
-    return Doors(
+    return Ports(
         clock=clock,
         reader=ApiReader(calls, malformed, builtin.inspect, parts),
         writer=ApiWriter(calls, malformed, parts),

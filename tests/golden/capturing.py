@@ -36,7 +36,7 @@ from taint_eviction_ctl.cli.explain import explanation_lines
 from taint_eviction_ctl.cli.history import history_lines
 from taint_eviction_ctl.cli.status import screen
 from taint_eviction_ctl.cli.status_views import status_lines
-from taint_eviction_lab.simulation.process import ControllerProcess
+from taint_eviction_lab.simulation.process import SimulatedProcess
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
@@ -136,13 +136,13 @@ class _Play:
                 break
             await step.perform(stage)
         process = stage.replicas[0].process
-        assert isinstance(process, ControllerProcess), "no controller runs at this moment"
+        assert isinstance(process, SimulatedProcess), "no controller runs at this moment"
         # Read before the end of the processes: it comes for calls under way in any order.
         parts = {**await self._read(process), "log": "\n".join(self._log.lines[-_LOG_LINES:])}
         await stage.kill_controllers()
         return parts
 
-    async def _read(self, process: ControllerProcess) -> dict[str, str]:
+    async def _read(self, process: SimulatedProcess) -> dict[str, str]:
         live, newest, settings = process.live, self._newest, self._scenario.settings
         controller, clock, gate = live.controller, live.clock, newest.gate
 

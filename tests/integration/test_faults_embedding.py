@@ -72,7 +72,7 @@ async def test_thirty_flapping_taints_leave_no_task_behind() -> None:
 def tasks_since(own: set[asyncio.Task[Any]]) -> Counter[str]:
     """Count tasks by function, without the server's connections and tasks that end half a second later."""
     names = (getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks() - own)
-    passing = {"worker", "Queue.get", "Application._tell_synced"}
+    passing = {"worker", "Queue.get", "SimulatedProcess._tell_synced"}
     return Counter(name for name in names if "RequestHandler" not in name and name not in passing)
 
 

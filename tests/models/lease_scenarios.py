@@ -10,7 +10,7 @@ from tests.simulation.exploring.playing import as_text, silenced
 
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.process import ControllerProcess
+from taint_eviction_lab.simulation.process import SimulatedProcess
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
@@ -281,6 +281,6 @@ async def _played(scenario: Scenario) -> PlayedLease:
     await sleep_until(until)
     stage.busy()
     trace = [move for move in recorder.moves if move is not None]
-    leads = any(isinstance(each.process, ControllerProcess) and each.process.leads for each in stage.replicas)
+    leads = any(isinstance(each.process, SimulatedProcess) and each.process.leads for each in stage.replicas)
     await stage.kill_controllers()
     return PlayedLease(trace, leads)

@@ -16,7 +16,7 @@ from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSe
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import UNREACHABLE, Readiness
 from taint_eviction.reporting.journal import Journal
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction_ctl.picture.page import render_page
 from taint_eviction_ctl.picture.scene import Kind
 from taint_eviction_lab.cli.replay import replay as replay_command
@@ -33,7 +33,7 @@ EPOCH = 1_900_000_000.0
 def incident(path: Path) -> None:
     """Taint a node, untaint it, taint it again: one pod goes at once, one is spared, one goes after 5 s."""
     clock, journal = HandClock(at=0.0), Journal(path)
-    live = LiveController(Controller(), clock, [journal])
+    live = Live(Controller(), clock, [journal])
 
     def observe(fact: Fact) -> None:
         journal.observed(fact, clock.now())
@@ -43,7 +43,7 @@ def incident(path: Path) -> None:
         while (due := live.controller.attempts.next_at(clock.now())) is not None and due <= second:
             clock.at = max(clock.at, due)
             for work in live.take_due(10, 10):
-                live.settle(work, Done())
+                live.finish(work, Done())
                 observe(PodGone(work.ref))
         clock.at = second
 
@@ -99,7 +99,7 @@ def test_a_journal_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
 def test_a_journal_of_an_outage_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
     """The journal has the readiness of nodes: without it the replayed countdown would start again."""
     clock, journal = HandClock(at=0.0), Journal(tmp_path / "journal")
-    live = LiveController(Controller(), clock, [journal], heard=journal.observed)
+    live = Live(Controller(), clock, [journal], heard=journal.observed)
     down, up = Readiness("Unknown", EPOCH - 60), Readiness("True", EPOCH - 3600)
     live.observe(NodeSeen(replace(node(name="n2"), ready=up)))
     for clock.at, taints in ((0.0, ()), (10.0, (taint(UNREACHABLE),)), (16.0, ()), (16.25, (taint(UNREACHABLE),))):
@@ -107,7 +107,7 @@ def test_a_journal_of_an_outage_becomes_a_scenario_that_holds(tmp_path: Path) ->
         live.observe(PodSeen(pod(tolerates(12, UNREACHABLE))))
     clock.at = 22.0
     for work in live.take_due(10, 10):
-        live.settle(work, Done())
+        live.finish(work, Done())
     journal.close()
     result = played(scenario_text(read(tmp_path / "journal")))
     assert [verdict.expected for verdict in result.verdicts] == ["evicted at 21.9 (within 2.1 s)"]

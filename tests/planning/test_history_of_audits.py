@@ -24,7 +24,7 @@ from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.reporting.audit import AuditLog
 from taint_eviction.reporting.rotating_lines import RotatingLines
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction_ctl.picture.scene import Kind
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record
@@ -36,7 +36,7 @@ class Incident:
     def __init__(self, path: Path) -> None:
         self.clock = HandClock(at=0.0)
         self.audit = AuditLog(RotatingLines(path, 2**20, "the audit log"))
-        self.live = LiveController(Controller(), self.clock, [], attempted=self.audit.attempted)
+        self.live = Live(Controller(), self.clock, [], attempted=self.audit.attempted)
         self.refusals: dict[str, list[WorkOutcome]] = {}
 
     def see(self, *facts: Fact) -> None:
@@ -56,9 +56,9 @@ class Incident:
         """End one attempt."""
         left = self.refusals.get(work.ref.key.name)
         if left:
-            self.live.settle(work, left.pop(0))
+            self.live.finish(work, left.pop(0))
             return
-        self.live.settle(work, Done())
+        self.live.finish(work, Done())
         self.see(PodGone(work.ref))
 
 

@@ -135,7 +135,7 @@ async def every(pages: Any) -> list[Any]:
 
 
 Door = Callable[[ApiCalls], Awaitable[Any]]
-# Doors whose answer can mean that the pod is gone, or that there is no such object.
+# Ports whose answer can mean that the pod is gone, or that there is no such object.
 GONE: dict[str, Door] = {
     "read_node": lambda calls: reader(calls).read_node("web"),
     "read_pod": lambda calls: reader(calls).read_pod(REF),

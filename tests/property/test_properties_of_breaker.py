@@ -225,7 +225,7 @@ class BreakerMachine(RuleBasedStateMachine):
             return math.inf
         return max(one.since, each.bound_at + 1 - EPOCH) + seconds
 
-    def newest_old(self) -> float:
+    def counts_from(self) -> float:
         """Return the instant after which a taint counts as new."""
         latest = self.stage.now if self.opened_at is None else min(self.stage.now, self.opened_at)
         return max(latest - self.policy.window_seconds, self.reset_at)
@@ -237,7 +237,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """Note the pods that have waited long enough, or that have nothing left to wait for."""
-        new = [name for name, one in self.nodes.items() if one.since > self.newest_old()]
+        new = [name for name, one in self.nodes.items() if one.since > self.counts_from()]
         unlisted_since = min((self.unlisted_since(name) for name in new), default=math.inf)
         for name, one in self.nodes.items():
             for uid in one.pods:
@@ -265,7 +265,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def exceeded(self, due: int) -> bool:
         """Return whether a threshold of the breaker is exceeded."""
-        new = [one for name, one in self.nodes.items() if self.affected(name) and one.since > self.newest_old()]
+        new = [one for name, one in self.nodes.items() if self.affected(name) and one.since > self.counts_from()]
         lifecycle = sum(one.taint is not None and one.taint.key != "k1" for one in new)
         max_due = self.policy.max_due
         return (
@@ -321,7 +321,7 @@ class BreakerMachine(RuleBasedStateMachine):
             assert self.fires_at(one, one.pods[work.ref.uid]) <= self.stage.now
             assert work.ref.uid in self.settled
             self.stage.send(work)
-            self.stage.settle(work, Done())
+            self.stage.finish(work, Done())
             self.stage.observe(PodGone(work.ref))
             del one.pods[work.ref.uid]
 

@@ -287,7 +287,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def end(self, work: Work, outcome: WorkOutcome) -> None:
         """Settle a piece of work in the controller and the oracle."""
-        effects = self.stage.settle(work, outcome)
+        effects = self.stage.finish(work, outcome)
         del self.oracle.in_flight[key_of(work)]
         assert any(isinstance(effect, Evicted) for effect in effects) == (
             isinstance(outcome, Done) and isinstance(work, Eviction)
@@ -381,7 +381,7 @@ class ControllerMachine(RuleBasedStateMachine):
         for name in ("n1", "n2"):
             self.stage.observe(NodeGone(name), PodsReleased(name))
         for work in self.oracle.in_flight.values():
-            self.stage.settle(work, Failed("late", self.stage.now))
+            self.stage.finish(work, Failed("late", self.stage.now))
         brain = self.stage.brain
         assert brain.attempts.next_at(moment(self.stage.now)) is None
         assert hints(brain._queue) == {}

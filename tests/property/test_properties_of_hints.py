@@ -263,7 +263,7 @@ class HintsMachine(RuleBasedStateMachine):
         }
         outcome = outcomes[how]
         first, second = (
-            brain.attempts.settle(work, outcome, moment(self.now))
+            brain.attempts.finish(work, outcome, moment(self.now))
             for brain, work in zip((self.plain, self.refilled), begun.works, strict=True)
         )
         assert first == second

@@ -91,6 +91,6 @@ def test_nobody_goes_out_of_order_and_nobody_waits_longer_than_the_bound(lives: 
         assert {work.ref.key.name for work in works} == expected, f"at {stage.now}"
         for work in works:
             begun_at[work.ref.key.name] = stage.now
-            stage.settle(work, Done())
+            stage.finish(work, Done())
     assert begun_at.keys() == pods.keys()
     assert all(at <= due_at[name] + tier_of(pods[name]) * WAIT for name, at in begun_at.items())

@@ -53,7 +53,7 @@ Scope = tuple[str, str]
 
 def scopes_of(key: FlowKey) -> tuple[Scope, ...]:
     """Return the scopes that may limit a flow; nothing limits an exempt one."""
-    if key.exempt:
+    if key.bypasses_limits:
         return ()
     return ("total", ""), ("node", key.node_name), ("namespace", key.namespace), ("rule", key.rule)
 
@@ -246,10 +246,10 @@ class LimitsMachine(RuleBasedStateMachine):
             record.state = InFlight(Eviction(record.ref, "", decided(), False, 0), record.state.schedule, tokens)
             uid = record.ref.uid
             key, fire_at = before[uid]
-            assert key.exempt == any(other.exempt for other, _ in before.values())
-            rivals = [(other, at) for other, at in before.values() if other.exempt or not key.exempt]
-            assert fire_at == min(at for other, at in rivals if key.exempt or other.node_name == key.node_name)
-            if not key.exempt:
+            assert key.bypasses_limits == any(other.bypasses_limits for other, _ in before.values())
+            rivals = [(other, at) for other, at in before.values() if other.bypasses_limits or not key.bypasses_limits]
+            assert fire_at == min(at for other, at in rivals if key.bypasses_limits or other.node_name == key.node_name)
+            if not key.bypasses_limits:
                 self.check_turns({other.node_name for other, _ in before.values()}, key.node_name, retry)
             limited = {scope for scope in scopes_of(key) if limit_of(self.history.policy, scope) != UNLIMITED}
             self.flying[uid] = Begun(key, limited)

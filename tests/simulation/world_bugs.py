@@ -102,7 +102,7 @@ def dates_are_believed(patch: pytest.MonkeyPatch) -> None:
 
 def answers_move_starts(patch: pytest.MonkeyPatch) -> None:
     """A list beside an unbroken watch, and a live read, count as a list after a gap."""
-    put = KnownNodes.put
+    put = KnownNodes.upsert
 
     def put_as_after_a_gap(self: KnownNodes, fact: NodeSeen, now: Moment) -> NodeChange | None:
         return put(self, dataclasses.replace(fact, after_gap=fact.after_gap or fact.asked_at is not None), now)

@@ -26,7 +26,7 @@ from taint_eviction.login.token_sources import FixedAuthorization, TokenSource
 from taint_eviction.reporting.http_port import Address
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.settings import ElectionSettings, RetrySettings, Settings, WatchSettings
-from taint_eviction.wiring import Application, build
+from taint_eviction.wiring import ControllerProcess, build
 
 PREFIX = "taint_eviction_controller_"
 
@@ -46,7 +46,7 @@ class Controlled:
     """A running controller, and the server that it runs against."""
 
     server: ApiServer
-    application: Application
+    application: ControllerProcess
     clock: ServerClock
     stop: asyncio.Event
     listen: Address

@@ -218,9 +218,9 @@ class Stage:
         """Ask whether work in flight is still wanted now."""
         return self.brain.attempts.recheck(work, moment(self.now)) is None
 
-    def settle(self, work: Work, outcome: WorkOutcome) -> list[Event]:
+    def finish(self, work: Work, outcome: WorkOutcome) -> list[Event]:
         """Tell how a piece of work has ended now."""
-        return self.brain.attempts.settle(work, outcome, moment(self.now))
+        return self.brain.attempts.finish(work, outcome, moment(self.now))
 
     def play(self, until: float) -> list[tuple[float, str]]:
         """Evict all that is due up to ``until``, each pod vanishing at once; list instant and UID of each."""
@@ -231,7 +231,7 @@ class Stage:
                 assert isinstance(work, Eviction)
                 assert self.decide_again(work)
                 self.send(work)
-                self.settle(work, Done())
+                self.finish(work, Done())
                 self.observe(PodGone(work.ref))
                 gone.append((self.now, work.ref.uid))
         self.at(until)

@@ -13,7 +13,7 @@ def timed(queue: EvictionQueue) -> dict[str, TimedWorkerQueue]:
     """The queues that wait for an instant."""
     return {
         "waiting": queue._first_tries,
-        "settling": queue._settling,
+        "settling": queue._stabilizing,
         "retrying": queue._retries,
         "taint changes": queue._taint_changes,
     }
@@ -54,7 +54,8 @@ def waiting_uids(records: Iterable[PodRecord]) -> list[str]:
 def fill_anew(brain: Controller, now: float) -> None:
     """Throw all hints away and fill the queues from the records; limits and whose turn it is stay."""
     queue, take_backs = brain._queue, brain._reconciler._take_backs
-    queue._first_tries, queue._settling, queue._retries, queue._taint_changes = (TimedWorkerQueue() for _ in range(4))
+    queue._first_tries, queue._stabilizing, queue._retries = (TimedWorkerQueue() for _ in range(3))
+    queue._taint_changes = TimedWorkerQueue()
     for lines in fair(queue).values():
         lines._entries, lines._flows, lines._blocked = {}, {}, 0
         lines._ready, lines._kept, lines._calls = [], {}, []

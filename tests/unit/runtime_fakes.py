@@ -28,7 +28,7 @@ from taint_eviction.kube.answers import failure_reason, may_pass
 from taint_eviction.kube.kubernetes_objects import read_node, read_pod
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready, WatchListener, WatchScope
 from taint_eviction.runtime.resync import Resync
@@ -405,7 +405,7 @@ class Body:
     def __init__(self, workers: int = 20, brain: Controller | None = None) -> None:
         self.clock, self.api, self.gate, self.reporter = FakeClock(), FakeApi(), FakeGate(), FakeReporter()
         self.brain = brain or Controller()
-        self.live = LiveController(self.brain, self.clock, [self.reporter])
+        self.live = Live(self.brain, self.clock, [self.reporter])
         self.node_reads = NodeReads(self.api, self.live, serves_seconds=1.0)
         doors = self.live, self.api, self.api, self.node_reads, self.gate
         self.evictor = Evictor(*doors, retry=RetrySettings(), rng=random.Random(0))
@@ -480,7 +480,7 @@ async def once(it: Body) -> WorkOutcome:
     """Carry out the one eviction that is due, and settle it."""
     work = begin(it)
     outcome = await it.carry_out(work)
-    it.live.settle(work, outcome)
+    it.live.finish(work, outcome)
     return outcome
 
 
@@ -489,5 +489,5 @@ async def take_back(it: Body) -> WorkOutcome:
     [work] = it.live.take_due(10, 10)
     assert isinstance(work, TakeBack)
     outcome = await it.carry_out(work)
-    it.live.settle(work, outcome)
+    it.live.finish(work, outcome)
     return outcome

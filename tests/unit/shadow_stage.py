@@ -61,7 +61,7 @@ class ShadowStage:
             if outcome is None:
                 self.brain.attempts.will_delete(work.ref, moment(self.now))
             ended = outcome if isinstance(outcome, CalledOff) else outcome or Done()
-            self._tell(self.brain.attempts.settle(work, ended, moment(self.now)))
+            self._tell(self.brain.attempts.finish(work, ended, moment(self.now)))
 
     def _tell(self, effects: list[Event]) -> None:
         for effect in effects:

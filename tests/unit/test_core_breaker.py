@@ -344,9 +344,9 @@ def test_a_node_whose_list_was_awaited_in_vain_counts_as_affected() -> None:
     it.taint(2, at=7, evicts=False)
     it.breaker.unlisted["n2"] = 7
     it.evaluate(8)
-    it.breaker.presume(6)
+    it.breaker.lists_overdue(6)
     assert it.surge(10) == (2, 0)
-    it.breaker.presume(7)
+    it.breaker.lists_overdue(7)
     assert it.evaluate(11) == "3 of 10 nodes newly tainted within 100 s, more than 2"
     for end in listed(0, 1, 2, asked_at=12):
         it.breaker.listed(end)
@@ -357,21 +357,21 @@ def test_the_breaker_must_evaluate_once_lists_were_awaited_in_vain() -> None:
     """Nodes that count from then on may raise the count; a breaker that is off never has to evaluate."""
     it = unlisted(0, 1)
     it.evaluate(5)
-    assert not it.breaker.has_news
-    it.breaker.presume(6)
-    assert it.breaker.has_news
+    assert not it.breaker.needs_evaluation
+    it.breaker.lists_overdue(6)
+    assert it.breaker.needs_evaluation
     it.evaluate(7)
-    it.breaker.presume(6)
-    assert not it.breaker.has_news
+    it.breaker.lists_overdue(6)
+    assert not it.breaker.needs_evaluation
     off = Breaker(BreakerPolicy())
-    off.presume(6)
-    assert not off.has_news
+    off.lists_overdue(6)
+    assert not off.needs_evaluation
 
 
 def test_a_taint_that_all_listed_pods_tolerate_is_presumed_to_evict_no_pod() -> None:
     """This applies once one node with the taint is listed, and until any pod is to be evicted because of it."""
     it = unlisted(0, 1)
-    it.breaker.presume(5)
+    it.breaker.lists_overdue(5)
     assert it.surge(10) == (2, 0)
     it.taint(2, at=1, evicts=False)
     assert it.surge(10) == (0, 0)
@@ -382,7 +382,7 @@ def test_a_taint_that_all_listed_pods_tolerate_is_presumed_to_evict_no_pod() -> 
 def test_another_value_is_another_taint() -> None:
     """A pod may tolerate one value and not the other; when each taint was set does not matter."""
     it = unlisted(0)
-    it.breaker.presume(5)
+    it.breaker.lists_overdue(5)
     it.nodes["n1"].sightings[taint(value="other")] = since(1)
     assert it.surge(10) == (1, 0)
     it.nodes["n1"].sightings[taint(added_at=-50)] = since(-49)
@@ -393,7 +393,7 @@ def test_what_is_presumed_of_a_node_adds_to_what_is_known() -> None:
     """One taint is known to evict a pod; the other is presumed to, until a listed node shows that it evicts none."""
     it = unlisted(0)
     it.taint(0, at=1, key=NOT_READY)
-    it.breaker.presume(5)
+    it.breaker.lists_overdue(5)
     assert it.surge(10) == (1, 0)
     it.taint(1, at=1, evicts=False)
     assert it.surge(10) == (0, 1)
@@ -730,7 +730,7 @@ def test_an_old_reset_that_closes_nothing_makes_no_backlog_known() -> None:
 def test_a_backlog_that_a_person_knows_is_measured_at_the_next_count() -> None:
     """A person who ends a pause knows the backlog, whose size the breaker learns at its next evaluation."""
     it = Watched(BreakerPolicy(enabled=True, max_due=5))
-    it.breaker.know_backlog()
+    it.breaker.acknowledge_backlog()
     assert it.evaluate(1, due=1000) is None
     assert it.evaluate(2, due=1005) is None
     assert it.evaluate(3, due=1006) is not None

@@ -22,12 +22,12 @@ class Cluster:
 
 def put_node(cluster: Cluster, which: Node, at: float, after_gap: bool = False) -> None:
     """Observe a node as a watch shows it, or as its list after a gap does."""
-    cluster.nodes.put(NodeSeen(which, after_gap), moment(at))
+    cluster.nodes.upsert(NodeSeen(which, after_gap), moment(at))
 
 
 def ask_node(cluster: Cluster, which: Node, asked_at: float) -> None:
     """Observe a node as a live read shows it, or a list beside a standing watch."""
-    cluster.nodes.put(NodeSeen(which, asked_at=asked_at), moment(asked_at))
+    cluster.nodes.upsert(NodeSeen(which, asked_at=asked_at), moment(asked_at))
 
 
 def hear(cluster: Cluster, version: int | None, at: float) -> None:
@@ -219,7 +219,7 @@ def test_after_a_gap_nothing_is_known_of_how_far_the_watch_has_come() -> None:
     cluster = Cluster()
     put_node(cluster, node(version=5), 10)
     hear(cluster, 900, 20)
-    cluster.nodes.put(NodeSeen(node(version=5), after_gap=True, asked_at=30), moment(31))
+    cluster.nodes.upsert(NodeSeen(node(version=5), after_gap=True, asked_at=30), moment(31))
     assert not cluster.nodes.knows("n1", "uid-n1", 6)
 
 
@@ -240,7 +240,7 @@ def test_a_taint_starts_no_earlier_than_a_live_read_that_lacked_it() -> None:
     """The instant of the request counts, because the answer may have been on its way for long."""
     cluster = Cluster()
     put_node(cluster, node(), 0)
-    cluster.nodes.put(NodeSeen(node(), asked_at=100), moment(109))
+    cluster.nodes.upsert(NodeSeen(node(), asked_at=100), moment(109))
     put_node(cluster, node(), 110)
     put_node(cluster, node(taint(), written_at=-7200), 120)
     assert start_of(cluster, taint()) == 100
@@ -250,7 +250,7 @@ def test_a_read_of_one_node_says_nothing_about_another() -> None:
     """Only the watch shows all nodes."""
     cluster = Cluster()
     put_node(cluster, node(), 0)
-    cluster.nodes.put(NodeSeen(node(name="n2"), asked_at=100), moment(100))
+    cluster.nodes.upsert(NodeSeen(node(name="n2"), asked_at=100), moment(100))
     put_node(cluster, node(taint(), written_at=50), 120)
     assert start_of(cluster, taint()) == 51
 
@@ -294,17 +294,17 @@ def test_a_first_object_time_after_a_gap_starts_anew() -> None:
 def test_a_new_start_is_never_before_the_old_one() -> None:
     """A correction of the anchor may make object times look older than what this process saw itself."""
     cluster = Cluster()
-    cluster.nodes.put(NodeSeen(node(taint(), written_at=10)), Moment(10, EPOCH + 10))
+    cluster.nodes.upsert(NodeSeen(node(taint(), written_at=10)), Moment(10, EPOCH + 10))
     sharpened = Moment(60, EPOCH + 160)
-    cluster.nodes.put(NodeSeen(node(taint(), written_at=50), after_gap=True), sharpened)
+    cluster.nodes.upsert(NodeSeen(node(taint(), written_at=50), after_gap=True), sharpened)
     assert start_of(cluster, taint()) >= 10
 
 
 def test_a_corrected_anchor_does_not_move_a_start() -> None:
     """The starts of sightings are on the monotonic clock."""
     cluster, added = Cluster(), taint(added_at=0)
-    cluster.nodes.put(NodeSeen(node(added)), Moment(100, EPOCH + 100))
-    cluster.nodes.put(NodeSeen(node(added), after_gap=True), Moment(101, EPOCH + 131))
+    cluster.nodes.upsert(NodeSeen(node(added)), Moment(100, EPOCH + 100))
+    cluster.nodes.upsert(NodeSeen(node(added), after_gap=True), Moment(101, EPOCH + 131))
     assert start_of(cluster, added) == 1
 
 
@@ -319,18 +319,18 @@ def test_a_node_of_another_uid_starts_clean() -> None:
 def test_only_no_execute_taints_have_sightings() -> None:
     """Taints with other effects have no sighting, and their removal is no change."""
     cluster = Cluster()
-    change = cluster.nodes.put(NodeSeen(node(no_schedule(), taint("k2"))), moment(1))
+    change = cluster.nodes.upsert(NodeSeen(node(no_schedule(), taint("k2"))), moment(1))
     assert change is not None
     assert list(cluster.nodes.known["n1"].sightings) == [taint("k2")]
     assert list(cluster.nodes.tainted()) == ["n1"]
-    assert cluster.nodes.put(NodeSeen(node(taint("k2"))), moment(2)) is None
+    assert cluster.nodes.upsert(NodeSeen(node(taint("k2"))), moment(2)) is None
 
 
 def test_a_rewritten_value_is_reported() -> None:
     """The change names a taint whose value changes while its key stays, but not a first or a second taint."""
     cluster = Cluster()
     put_node(cluster, node(taint(value="v1")), 1)
-    change = cluster.nodes.put(NodeSeen(node(taint(value="v2"), taint("k2", "x"))), moment(2))
+    change = cluster.nodes.upsert(NodeSeen(node(taint(value="v2"), taint("k2", "x"))), moment(2))
     assert change is not None
     assert change.rewritten == (taint(value="v2"),)
 

@@ -402,6 +402,6 @@ def test_a_list_does_not_cause_a_second_eviction() -> None:
     """The list still shows the pod alive after its deletion was accepted."""
     stage = Stage()
     stage.sees(node(taint()), pod(version=3))
-    stage.settle(stage.take_eviction(), Done())
+    stage.finish(stage.take_eviction(), Done())
     stage.at(1).observe(PodSeen(pod(version=3), asked_at=0.5), NodeSeen(node(taint(), taint("k2"))))
     assert stage.play(FOREVER) == []

@@ -26,7 +26,7 @@ def marked_and_called_off() -> Stage:
     work = stage.at(10).take_eviction()
     stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(10), marked=True), node())
-    told = stage.settle(work, CalledOff())
+    told = stage.finish(work, CalledOff())
     assert told == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
     return stage
 
@@ -38,7 +38,7 @@ def marked_and_put_off(until: int = 15) -> Stage:
     work = stage.at(10).take_eviction()
     stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(until), marked=True))
-    stage.settle(work, CalledOff())
+    stage.finish(work, CalledOff())
     assert stage.deadlines() == {"a": until}
     return stage
 
@@ -53,7 +53,7 @@ def test_a_condition_is_taken_back_when_the_eviction_is_called_off() -> None:
     assert (work.ref, work.tries) == (ref(), 0)
     assert stage.decide_again(work)
     stage.sees(pod(tolerates(10)))
-    assert stage.settle(work, Done()) == []
+    assert stage.finish(work, Done()) == []
     assert stage.at(1000).take() == []
 
 
@@ -64,7 +64,7 @@ def test_a_condition_whose_patch_got_no_answer_is_taken_back_too() -> None:
     work = stage.at(10).take_eviction()
     stage.brain.attempts.will_mark(work.ref)
     stage.sees(node())
-    stage.settle(work, Failed("timeout", 20))
+    stage.finish(work, Failed("timeout", 20))
     assert stage.take_take_back().ref == ref()
 
 
@@ -82,7 +82,7 @@ def test_a_condition_stays_while_the_eviction_is_wanted() -> None:
     work = stage.at(10).take_eviction()
     stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(10), marked=True))
-    stage.settle(work, Failed("denied", 20))
+    stage.finish(work, Failed("denied", 20))
     assert stage.at(19).take() == []
     assert stage.at(20).take_eviction().marked
 
@@ -94,7 +94,7 @@ def test_a_condition_that_somebody_reset_is_set_again() -> None:
     work = stage.at(10).take_eviction()
     stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(10), marked=True))
-    stage.settle(work, Failed("denied", 200))
+    stage.finish(work, Failed("denied", 200))
     stage.at(130).sees(pod(tolerates(10), marked=False))
     assert not stage.at(200).take_eviction().marked
 
@@ -106,7 +106,7 @@ def test_a_pod_that_was_deleted_keeps_its_condition() -> None:
     work = stage.take_eviction()
     stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(marked=True))
-    stage.settle(work, Done())
+    stage.finish(work, Done())
     stage.at(1).sees(node(), pod(marked=True, terminating=True))
     assert stage.at(1000).take() == []
 
@@ -121,7 +121,7 @@ def test_a_pod_that_somebody_else_deletes_keeps_its_condition() -> None:
 def test_a_take_back_that_fails_is_tried_again_later() -> None:
     """W10: a take-back has its own count and retry time, however often the pod is seen meanwhile."""
     stage = marked_and_called_off()
-    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    stage.finish(stage.take_take_back(), Failed("busy", 20))
     stage.at(15).sees(pod(tolerates(10), marked=True))
     assert stage.take() == []
     assert stage.at(20).take_take_back().tries == 1
@@ -133,7 +133,7 @@ def test_a_take_back_in_flight_is_called_off_when_the_pod_is_to_be_evicted_after
     work = stage.take_take_back()
     stage.at(11).sees(node(taint("k2")))
     assert not stage.decide_again(work)
-    stage.settle(work, CalledOff())
+    stage.finish(work, CalledOff())
     eviction = stage.take_eviction()
     assert eviction.marked
     assert eviction.decision.fire_at == 11
@@ -152,7 +152,7 @@ def test_a_take_back_outlives_the_watch_of_its_pod() -> None:
     stage.observe(PodsReleased("n1"))
     work = stage.take_take_back()
     assert stage.decide_again(work)
-    stage.settle(work, Failed("busy", 20))
+    stage.finish(work, Failed("busy", 20))
     assert stage.at(20).take_take_back().tries == 1
 
 
@@ -160,7 +160,7 @@ def test_a_suspended_take_back_outlives_the_watch_of_its_pod() -> None:
     """W10: for example, a replica that does not lead at this moment must not forget it."""
     stage = marked_and_called_off()
     stage.observe(PodsReleased("n1"))
-    stage.settle(stage.take_take_back(), Suspended())
+    stage.finish(stage.take_take_back(), Suspended())
     assert stage.at(11).take_take_back().ref == ref()
 
 
@@ -173,7 +173,7 @@ def test_a_condition_written_while_its_pod_is_released_is_taken_back(outcome: Wo
     stage.brain.attempts.will_mark(work.ref)
     stage.at(11).sees(node())
     stage.at(71).observe(PodsReleased("n1"))
-    stage.at(80).settle(work, outcome)
+    stage.at(80).finish(work, outcome)
     assert stage.at(100).take_take_back().ref == ref()
 
 
@@ -209,7 +209,7 @@ def test_a_condition_is_taken_back_while_the_deadline_is_far() -> None:
     stage = marked_and_put_off(100)
     work = stage.take_take_back()
     stage.sees(pod(tolerates(100)))
-    stage.settle(work, Done())
+    stage.finish(work, Done())
     eviction = stage.at(100).take_eviction()
     assert not eviction.marked
 
@@ -221,9 +221,9 @@ def test_an_eviction_that_comes_due_overtakes_the_take_back_in_flight() -> None:
     eviction = stage.at(15).take_eviction()
     assert eviction.decision.fire_at == 15
     assert not stage.decide_again(overtaken)
-    stage.settle(overtaken, CalledOff())
+    stage.finish(overtaken, CalledOff())
     assert stage.decide_again(eviction)
-    stage.settle(eviction, Done())
+    stage.finish(eviction, Done())
     assert stage.at(1000).take() == []
 
 
@@ -231,7 +231,7 @@ def test_a_due_eviction_replaces_the_take_back_that_waits() -> None:
     """W14: no worker took the take-back before the deadline came; only the eviction begins."""
     stage = marked_and_put_off(15)
     work = stage.at(15).take_eviction()
-    stage.settle(work, Done())
+    stage.finish(work, Done())
     assert stage.at(1000).take() == []
 
 
@@ -246,7 +246,7 @@ def test_a_pod_that_is_gone_during_its_take_back_leaves_no_eviction_behind(repla
     else:
         stage.observe(PodGone(ref()))
     assert stage.at(15).take() == []
-    stage.settle(work, PodIsGone())
+    stage.finish(work, PodIsGone())
     assert stage.at(500).take() == []
 
 
@@ -259,8 +259,8 @@ def test_a_late_failure_of_a_take_back_does_not_affect_its_successors_take_back(
     work = stage.take_eviction()
     stage.brain.attempts.will_mark(work.ref)
     stage.at(12).sees(pod(uid="b", marked=True), node())
-    stage.settle(work, CalledOff())
-    stage.settle(late, Failed("busy", 50))
+    stage.finish(work, CalledOff())
+    stage.finish(late, Failed("busy", 50))
     assert "b" in [begun.ref.uid for begun in stage.take()]
 
 
@@ -297,7 +297,7 @@ def test_nothing_is_left_of_pods_and_nodes_that_are_gone(outcome: WorkOutcome, h
     """Whatever the last call returns, and however the pod disappears, all collections are empty in the end."""
     stage = Stage()
     stage.sees(node(taint()), node(name="n2"), pod(tolerates(10)))
-    stage.settle(stage.at(10).take_eviction(), Failed("denied", 11))
+    stage.finish(stage.at(10).take_eviction(), Failed("denied", 11))
     work = stage.at(11).take_eviction()
     if how != "gone before marking":
         stage.brain.attempts.will_mark(work.ref)
@@ -310,20 +310,20 @@ def test_nothing_is_left_of_pods_and_nodes_that_are_gone(outcome: WorkOutcome, h
     if how == "released":
         stage.sees(node())
         stage.observe(PodsReleased("n1"))
-    stage.settle(work, outcome)
+    stage.finish(work, outcome)
     if how == "gone":
         stage.observe(PodGone(ref()))
     stage.at(1000).observe(NodeGone("n1"), NodeGone("n2"), PodsReleased("n1"), PodsReleased("n2"))
     for left in stage.take():
         assert isinstance(left, TakeBack)
-        stage.settle(left, PodIsGone())
+        stage.finish(left, PodIsGone())
     assert leftovers(stage) == {}
 
 
 def test_a_cancelled_take_back_leaves_nothing_behind() -> None:
     """W10: a take-back has failed once when its pod terminates and is released."""
     stage = marked_and_called_off()
-    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    stage.finish(stage.take_take_back(), Failed("busy", 20))
     stage.at(15).sees(pod(tolerates(10), marked=True, terminating=True))
     stage.observe(PodsReleased("n1"), NodeGone("n1"))
     assert leftovers(stage) == {}

@@ -56,7 +56,7 @@ def test_a_pod_that_is_still_there_long_after_its_deletion_was_accepted_is_evict
     """The API server lost the deletion, because its storage was restored; an answer within a minute may be outdated."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
-    stage.settle(stage.at(10).take_eviction(), Done())
+    stage.finish(stage.at(10).take_eviction(), Done())
     stage.at(100).observe(PodSeen(pod(tolerates(10)), asked_at=asked_at))
     assert bool(stage.take()) is again
 
@@ -65,7 +65,7 @@ def test_a_pod_seen_terminating_long_after_its_deletion_is_not_evicted_again() -
     """The pod takes its time to terminate; a later answer that does not show this yet is older."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
-    stage.settle(stage.at(10).take_eviction(), Done())
+    stage.finish(stage.at(10).take_eviction(), Done())
     stage.at(100).observe(PodSeen(pod(tolerates(10), terminating=True), asked_at=99))
     stage.at(101).observe(PodSeen(pod(tolerates(10)), asked_at=20))
     assert stage.take() == []
@@ -75,7 +75,7 @@ def test_a_dry_run_reports_each_eviction_once() -> None:
     """The pod stays in a dry run, so a new deadline is another eviction."""
     stage = dry_stage()
     stage.sees(node(taint()), pod(tolerates(10)))
-    [told] = stage.settle(stage.at(10).take_eviction(), Done())
+    [told] = stage.finish(stage.at(10).take_eviction(), Done())
     assert isinstance(told, Evicted)
     stage.sees(pod(tolerates(10)))
     assert stage.at(20).take() == []
@@ -89,7 +89,7 @@ def test_a_deleted_pod_is_not_evicted_again_when_its_taint_comes_back() -> None:
     """In this it differs from a dry run."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
-    stage.settle(stage.at(10).take_eviction(), Done())
+    stage.finish(stage.at(10).take_eviction(), Done())
     stage.sees(node())
     stage.sees(node(taint()))
     assert stage.at(30).take() == []
@@ -103,7 +103,7 @@ def test_an_eviction_is_reported_with_its_latest_reason() -> None:
     stage.sees(node(taint("k2")))
     assert stage.decide_again(work)
     stage.send(work)
-    [told] = stage.settle(work, Done())
+    [told] = stage.finish(work, Done())
     assert isinstance(told, Evicted)
     assert told.decision.deciding.taint == taint("k2")
 
@@ -112,7 +112,7 @@ def test_a_failure_before_a_deadline_was_extended_does_not_delay_the_new_one() -
     """The new deadline belongs to another eviction, with a first try of its own."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
-    stage.settle(stage.at(10).take_eviction(), Failed("denied", 100))
+    stage.finish(stage.at(10).take_eviction(), Failed("denied", 100))
     stage.at(11).sees(pod(tolerates(50)))
     assert stage.next_at() == 50
     assert stage.at(50).take_eviction().tries == 0
@@ -124,7 +124,7 @@ def test_a_pod_that_terminates_after_its_eviction_was_called_off_is_not_reported
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
     stage.send(work)
-    stage.settle(work, Failed("denied", 30))
+    stage.finish(work, Failed("denied", 30))
     assert stage.sees(node()) == [NodeCleared("n1"), Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
     stage.sees(node(taint()))
     assert stage.sees(pod(terminating=True)) == [Cancelled(ref(), "n1", StayReason.TERMINATING)]
@@ -136,7 +136,7 @@ def test_nothing_is_left_of_a_pod_whose_deletion_was_accepted_once_it_is_gone() 
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
     stage.send(work)
-    stage.settle(work, Done())
+    stage.finish(work, Done())
     stage.observe(PodGone(ref()))
     assert leftovers(stage).keys() <= {"nodes", "watched"}
 
@@ -147,7 +147,7 @@ def test_nothing_is_left_of_a_pod_whose_deletion_was_accepted_once_it_is_gone() 
 def test_the_next_instant_is_that_of_a_deadline_or_a_take_back() -> None:
     """The earlier of both counts; where no retries may begin, take-backs do not count."""
     stage = marked_and_called_off()
-    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    stage.finish(stage.take_take_back(), Failed("busy", 20))
     assert (stage.next_at(), stage.brain.attempts.next_at(moment(10), retries=False)) == (20, None)
     stage.sees(node(taint(), name="n2"), pod(tolerates(40), name="other", uid="o", on="n2"))
     assert (stage.next_at(), stage.brain.attempts.next_at(moment(10), retries=False)) == (20, 50)
@@ -165,7 +165,7 @@ def test_no_more_take_backs_begin_than_there_is_room_for(most: int, max_retries:
         stage.brain.attempts.will_mark(work.ref)
     stage.sees(node())
     for work in works:
-        stage.settle(work, CalledOff())
+        stage.finish(work, CalledOff())
     assert len(stage.take(most, max_retries)) == begun
 
 
@@ -174,7 +174,7 @@ def test_a_take_back_names_the_node_of_its_pod() -> None:
     stage = marked_and_called_off()
     work = stage.take_take_back()
     assert work.node_name == "n1"
-    stage.settle(work, Failed("busy", 20))
+    stage.finish(work, Failed("busy", 20))
     stage.observe(PodsReleased("n1"))
     assert stage.at(20).take_take_back().node_name == ""
 
@@ -182,7 +182,7 @@ def test_a_take_back_names_the_node_of_its_pod() -> None:
 def test_the_condition_of_a_pod_that_was_replaced_is_not_taken_back() -> None:
     """The condition is gone with the pod, and its successor has none."""
     stage = marked_and_called_off()
-    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    stage.finish(stage.take_take_back(), Failed("busy", 20))
     stage.sees(pod(tolerates(10), uid="b"))
     assert stage.at(1000).take() == []
 
@@ -190,7 +190,7 @@ def test_the_condition_of_a_pod_that_was_replaced_is_not_taken_back() -> None:
 def test_the_condition_of_a_pod_that_is_gone_is_not_taken_back() -> None:
     """There is no pod left to patch."""
     stage = marked_and_called_off()
-    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    stage.finish(stage.take_take_back(), Failed("busy", 20))
     stage.observe(PodGone(ref()))
     assert stage.at(1000).take() == []
     assert stage.brain.attempts.next_at(moment(1000)) is None
@@ -216,7 +216,7 @@ def test_a_finished_take_back_of_a_released_pod_is_not_repeated() -> None:
     stage = marked_and_called_off()
     work = stage.take_take_back()
     stage.observe(PodsReleased("n1"))
-    assert stage.settle(work, Done()) == []
+    assert stage.finish(work, Done()) == []
     assert stage.at(1000).take() == []
 
 
@@ -229,7 +229,7 @@ def test_nothing_is_taken_back_from_a_pod_that_turns_out_to_be_gone() -> None:
     stage.send(work)
     stage.sees(node())
     stage.observe(PodsReleased("n1"))
-    assert stage.settle(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
+    assert stage.finish(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
     assert stage.at(1000).take() == []
     assert leftovers(stage).keys() <= {"nodes"}
 
@@ -242,7 +242,7 @@ def test_a_request_that_ends_after_its_pod_is_gone_leaves_nothing(outcome: Calle
     work = stage.take_eviction()
     stage.send(work)
     stage.observe(PodGone(ref()))
-    assert stage.settle(work, outcome) == [Cancelled(ref(), "n1", None)]
+    assert stage.finish(work, outcome) == [Cancelled(ref(), "n1", None)]
     assert leftovers(stage).keys() <= {"nodes", "watched"}
     assert stage.brain.status.pending_count() == 0
     assert not list(stage.brain.status.pending(moment(stage.now)))

@@ -158,7 +158,7 @@ def test_only_an_attempt_that_may_have_ended_a_pod_uses_up_its_token(
     stage.at(5)
     if sent:
         stage.send(work)
-    stage.settle(work, outcome)
+    stage.finish(work, outcome)
     stage.observe(PodGone(work.ref))
     assert stage.next_at() == next_at
     assert stage.play(100) == [(next_at, "p1")]
@@ -184,7 +184,7 @@ def test_a_pod_that_disappears_in_flight_makes_room(outcome: WorkOutcome, gone: 
         stage.observe(NodeGone("n1"), PodsReleased("n1"))
     if sent:
         stage.send(work)
-    stage.at(1).settle(work, outcome)
+    stage.at(1).finish(work, outcome)
     assert hints(stage.brain._queue) == {}
     crowd(stage, 2, "n2", "b")
     assert len(stage.take()) == 1
@@ -199,9 +199,9 @@ def test_no_more_evictions_are_in_flight_than_the_limits_allow() -> None:
     begun = stage.take()
     assert uids(begun) == ["a0", "b0", "a1"]
     assert stage.next_at() is None
-    stage.settle(begun[1], Done())
+    stage.finish(begun[1], Done())
     assert uids(stage.take()) == ["b1"]
-    stage.settle(begun[0], Done())
+    stage.finish(begun[0], Done())
     assert uids(stage.take()) == ["a2"]
 
 
@@ -210,7 +210,7 @@ def test_first_tries_go_before_retries_under_a_limit() -> None:
     stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 1)
     [work] = stage.take()
     stage.send(work)
-    stage.settle(work, Failed("denied", 0.5))
+    stage.finish(work, Failed("denied", 0.5))
     crowd(stage, 1, "n2", "new")
     assert stage.play(10) == [(1, "new0"), (2, "p0")]
 
@@ -222,7 +222,7 @@ def test_retries_take_turns_as_well() -> None:
     crowd(stage, 1, "n2", "b")
     for work in stage.take():
         stage.send(work)
-        stage.settle(work, Failed("denied", 0.25))
+        stage.finish(work, Failed("denied", 0.25))
     assert stage.at(0.25).take() == []
     assert stage.next_at() == 1.0
     assert stage.play(10) == [(1, "a0"), (2, "b0"), (3, "a1")]
@@ -234,7 +234,7 @@ def test_only_a_pod_that_is_due_and_not_in_flight_is_limited() -> None:
     crowd(stage, 1, "n1", "later", seconds=5)
     [work] = stage.take()
     assert [hold_of(stage, uid) for uid in ("p0", "p1", "later0")] == [None, WaitReason.LIMITED, None]
-    stage.settle(work, Failed("denied", 3))
+    stage.finish(work, Failed("denied", 3))
     assert hold_of(stage, "p0") is None
     assert stage.at(3).take() != []
     assert hold_of(stage, "p0") is WaitReason.LIMITED
@@ -307,7 +307,7 @@ def test_a_pause_holds_evictions_in_flight_too() -> None:
         stage.order(NOTHING)
         assert stage.decide_again(work)
     stage.order(PAUSED)
-    assert stage.settle(work, Suspended()) == []
+    assert stage.finish(work, Suspended()) == []
     assert stage.take() == []
     stage.at(9).order(NOTHING)
     assert stage.play(20) == [(9, "p0")]
@@ -321,7 +321,7 @@ def test_a_pause_does_not_hold_a_take_back() -> None:
     stage.brain.attempts.will_mark(work.ref)
     stage.order(PAUSED)
     stage.sees(node())
-    stage.settle(work, CalledOff())
+    stage.finish(work, CalledOff())
     assert stage.decide_again(stage.take_take_back())
 
 
@@ -381,7 +381,7 @@ def turn(stage: Stage) -> list[str]:
     for work in gone:
         assert stage.decide_again(work)
         stage.send(work)
-        stage.settle(work, Done())
+        stage.finish(work, Done())
         stage.observe(PodGone(work.ref))
     return uids(gone)
 
@@ -557,7 +557,7 @@ def test_the_breaker_holds_evictions_in_flight() -> None:
     taint_nodes(stage, 1, 2, 3)
     stage.evaluate()
     assert stage.brain.attempts.recheck(work, moment(2)) == Suspended()
-    stage.settle(work, Suspended())
+    stage.finish(work, Suspended())
     assert turn(stage.at(50)) == []
 
 
@@ -767,7 +767,7 @@ def attempt(stage: Stage, outcome: WorkOutcome, sent: bool = True) -> bool:
     work = stage.take_eviction()
     if sent:
         stage.send(work)
-    stage.settle(work, outcome)
+    stage.finish(work, outcome)
     return work.by_eviction_api
 
 
@@ -797,7 +797,7 @@ def test_a_budgets_refusal_is_reported_with_the_budget() -> None:
     stage = by_mode(EvictionMode.EVICT)
     work = stage.take_eviction()
     stage.send(work)
-    assert stage.settle(work, blocked(20)) == [Refused(ref(), "n1", "no disruption allowed", 1, 10, 20, BLOCK)]
+    assert stage.finish(work, blocked(20)) == [Refused(ref(), "n1", "no disruption allowed", 1, 10, 20, BLOCK)]
 
 
 def test_a_blocked_pod_that_somebody_else_deletes_is_not_reported_as_evicted() -> None:
@@ -900,7 +900,7 @@ def test_rules_choose_the_mode_by_the_taint_that_decides() -> None:
     }
     for work in stage.take():
         stage.send(work)
-        stage.settle(work, blocked(1000))
+        stage.finish(work, blocked(1000))
     assert stage.next_at() == 7
     assert uids(stage.at(7).take()) == ["db"]
 
@@ -944,7 +944,7 @@ def test_a_pod_under_a_paused_rule_is_evicted_when_another_taint_is_due() -> Non
     work = stage.at(21).take_eviction()
     assert stage.decide_again(work)
     stage.send(work)
-    [told] = stage.at(22).settle(work, Done())
+    [told] = stage.at(22).finish(work, Done())
     assert isinstance(told, Evicted)
     assert (told.decision.deciding.taint.key, told.late_seconds, told.decision.fire_at) == ("k2", 2, 10)
 
@@ -978,7 +978,7 @@ def test_a_pause_holds_again_once_the_other_taint_is_gone() -> None:
         stage.sees(node(taint()))
         for work in begun:
             assert stage.brain.attempts.recheck(work, moment(at)) == Suspended()
-            stage.settle(work, Suspended())
+            stage.finish(work, Suspended())
         assert stage.take() == []
         assert (hold_of(stage), stage.next_at()) == (WaitReason.RULE_PAUSED, None)
 
@@ -1002,7 +1002,7 @@ def test_an_eviction_begun_under_one_rule_is_not_sent_under_another() -> None:
     assert work.by_eviction_api
     assert stage.decide_again(work)
     assert stage.brain.attempts.recheck(work, moment(20)) == Suspended()
-    stage.at(20).settle(work, Suspended())
+    stage.at(20).finish(work, Suspended())
     again = stage.take_eviction()
     assert not again.by_eviction_api
     assert stage.decide_again(again)
@@ -1015,7 +1015,7 @@ def test_with_equal_rules_the_earliest_deadline_decides() -> None:
     work = stage.at(19).take_eviction()
     stage.at(30)
     assert stage.decide_again(work)
-    stage.settle(work, Suspended())
+    stage.finish(work, Suspended())
     assert deciding(stage) == "k1"
 
 
@@ -1097,7 +1097,7 @@ def test_a_suspension_that_begins_and_ends_during_a_deletion_attempt_stops_it() 
     stage.order(PAUSED)
     stage.at(71).order(NOTHING)
     assert stage.brain.attempts.recheck(work, moment(71)) == Suspended()
-    stage.settle(work, Suspended())
+    stage.finish(work, Suspended())
     assert attempt(stage, blocked(999)) is True
 
 
@@ -1207,7 +1207,7 @@ def test_a_new_mode_applies_to_evictions_in_flight_too() -> None:
     assert not work.by_eviction_api
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT))
     assert stage.brain.attempts.recheck(work, moment(10)) == Suspended()
-    assert stage.settle(work, Suspended()) == []
+    assert stage.finish(work, Suspended()) == []
     again = stage.take_eviction()
     assert again.by_eviction_api
     assert stage.decide_again(again)
@@ -1221,7 +1221,7 @@ def test_a_new_limit_applies_to_evictions_in_flight_too() -> None:
     stage.change_policy(EvictionPolicy(total=Limit(1.0, 2)))
     assert [stage.decide_again(work) for work in begun[1:]] == [False] * 19
     for work in begun:
-        stage.settle(work, Done() if work is begun[0] else Suspended())
+        stage.finish(work, Done() if work is begun[0] else Suspended())
     stage.observe(PodGone(begun[0].ref))
     assert [at for at, _ in stage.play(100)] == [0, 0, *range(1, 18)]
 

@@ -31,7 +31,7 @@ from taint_eviction.core.pods import (
     Queued,
     Retrying,
     Schedule,
-    Settling,
+    Stabilizing,
     Stays,
     Step,
     Waiting,
@@ -85,14 +85,14 @@ def test_an_eviction_is_reported_with_its_lateness() -> None:
     """W18: the lateness is the time from the deadline to the accepted deletion, in seconds."""
     stage = armed()
     work = stage.at(10.5).take_eviction()
-    assert stage.at(12).settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 2.0)]
+    assert stage.at(12).finish(work, Done()) == [Evicted(ref(), "n1", work.decision, 2.0)]
     assert stage.deadlines() == {}
 
 
 def test_a_pod_whose_deletion_was_accepted_is_not_evicted_again() -> None:
     """W13: until the pod is gone, neither a lagging watch nor another taint causes another eviction."""
     stage = armed()
-    stage.settle(stage.at(10).take_eviction(), Done())
+    stage.finish(stage.at(10).take_eviction(), Done())
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")), pod(terminating=True))
     explanation = stage.brain.status.explain(ref().key, moment(stage.now))
     assert explanation is not None
@@ -105,19 +105,19 @@ def test_settling_twice_is_an_error(outcome: WorkOutcome) -> None:
     """Work that is not in flight can't end."""
     stage = armed()
     work = stage.at(10).take_eviction()
-    stage.settle(work, CalledOff())
+    stage.finish(work, CalledOff())
     with pytest.raises(ValueError, match="not in flight"):
-        stage.settle(work, outcome)
+        stage.finish(work, outcome)
 
 
 def test_only_the_work_in_flight_can_be_settled() -> None:
     """An earlier piece of work for the same pod does not end the one in flight."""
     stage = armed()
     first = stage.at(10).take_eviction()
-    stage.settle(first, failed(11))
+    stage.finish(first, failed(11))
     stage.at(11).take_eviction()
     with pytest.raises(ValueError, match="not in flight"):
-        stage.settle(first, Done())
+        stage.finish(first, Done())
 
 
 def test_these_tests_know_every_outcome() -> None:
@@ -132,7 +132,7 @@ def test_an_eviction_is_called_off_when_the_taint_is_gone() -> None:
     assert stage.decide_again(work)
     stage.observe(NodeSeen(node(), asked_at=10))
     assert not stage.decide_again(work)
-    assert stage.settle(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
+    assert stage.finish(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_an_eviction_is_called_off_when(told: NodeGone | NodeSeen | PodGone | Po
     work = stage.at(12).take_eviction()
     stage.observe(told)
     assert not stage.decide_again(work)
-    stage.settle(work, CalledOff())
+    stage.finish(work, CalledOff())
     assert "a" not in uids(stage.take())
 
 
@@ -163,7 +163,7 @@ def test_an_eviction_that_is_called_off_because_it_is_due_later_waits_again() ->
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.sees(pod(tolerates(30)))
-    stage.settle(work, CalledOff())
+    stage.finish(work, CalledOff())
     assert stage.deadlines() == {"a": 30}
     assert stage.play(1000) == [(30, "a")]
 
@@ -172,7 +172,7 @@ def test_suspended_work_begins_again_as_if_it_had_not_begun() -> None:
     """For example, this replica does not lead at this moment: no failure is counted, and nothing is reported."""
     stage = armed()
     work = stage.at(10).take_eviction()
-    assert stage.settle(work, Suspended()) == []
+    assert stage.finish(work, Suspended()) == []
     assert stage.at(20).take_eviction() == work
 
 
@@ -180,7 +180,7 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     """W8: 404 and a UID conflict end the eviction; the deadline is cancelled, and no failure is counted."""
     stage = armed()
     work = stage.at(10).take_eviction()
-    assert stage.settle(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
+    assert stage.finish(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
     assert stage.brain.status.explain(ref().key, moment(stage.now)) is None
     assert stage.sees(pod(tolerates(10), version=5)) == []
     assert stage.at(1000).take() == []
@@ -195,7 +195,7 @@ def test_a_late_completion_keeps_the_successors_deadline(outcome: WorkOutcome) -
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.at(11).sees(pod(tolerates(10), uid="b"))
-    stage.at(15).settle(work, outcome)
+    stage.at(15).finish(work, outcome)
     assert stage.deadlines() == {"b": 21}
     assert stage.at(20).sees(node())[-1] == Cancelled(ref(uid="b"), "n1", StayReason.NODE_CLEAN)
     assert stage.play(1000) == []
@@ -208,8 +208,8 @@ def test_two_pods_with_one_name_may_be_in_flight() -> None:
     stage.sees(pod(uid="b"))
     second = stage.take_eviction()
     assert [first.ref.uid, second.ref.uid] == ["a", "b"]
-    assert isinstance(stage.settle(second, Done())[0], Evicted)
-    assert isinstance(stage.settle(first, Done())[0], Evicted)
+    assert isinstance(stage.finish(second, Done())[0], Evicted)
+    assert isinstance(stage.finish(first, Done())[0], Evicted)
     assert stage.play(1000) == []
 
 
@@ -218,7 +218,7 @@ def test_a_pod_that_is_gone_before_the_calls_answer_counts_as_evicted() -> None:
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.observe(PodGone(ref())) == []
-    assert stage.settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 0.0)]
+    assert stage.finish(work, Done()) == [Evicted(ref(), "n1", work.decision, 0.0)]
 
 
 @pytest.mark.parametrize("outcome", [CalledOff(), failed(40)])
@@ -229,7 +229,7 @@ def test_an_attempt_that_outlives_the_watch_of_its_pod_was_for_a_taint_that_is_g
     stage.sees(node())
     assert stage.observe(PodsReleased("n1")) == []
     assert not stage.decide_again(work)
-    assert stage.settle(work, outcome) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
+    assert stage.finish(work, outcome) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
 
 
 def test_an_attempt_that_outlives_its_node_is_cancelled_because_the_node_is_gone() -> None:
@@ -237,7 +237,7 @@ def test_an_attempt_that_outlives_its_node_is_cancelled_because_the_node_is_gone
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.observe(NodeGone("n1"), PodsReleased("n1"))
-    assert stage.settle(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_UNKNOWN)]
+    assert stage.finish(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_UNKNOWN)]
 
 
 def test_an_attempt_whose_node_is_tainted_again_after_its_pods_were_released_was_for_the_first_taint() -> None:
@@ -247,7 +247,7 @@ def test_an_attempt_whose_node_is_tainted_again_after_its_pods_were_released_was
     stage.sees(node())
     stage.observe(PodsReleased("n1"))
     stage.sees(node(taint(), version=3))
-    assert stage.settle(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
+    assert stage.finish(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
 
 
 # Retries
@@ -259,7 +259,7 @@ def test_a_failed_eviction_is_retried_until_it_succeeds() -> None:
     for tries in range(50):
         work = stage.at(10 + tries).take_eviction()
         assert work.tries == tries
-        told = stage.settle(work, failed(11.0 + tries))
+        told = stage.finish(work, failed(11.0 + tries))
         assert told == [Refused(ref(), "n1", "denied", tries + 1, 10, 11 + tries)]
         assert stage.take() == []
     assert stage.play(1000) == [(60, "a")]
@@ -268,18 +268,18 @@ def test_a_failed_eviction_is_retried_until_it_succeeds() -> None:
 def test_a_retry_never_opens_a_new_window() -> None:
     """W8: the original deadline stays, and the lateness counts from it."""
     stage = armed()
-    stage.settle(stage.at(10).take_eviction(), failed(40))
+    stage.finish(stage.at(10).take_eviction(), failed(40))
     stage.at(20).sees(pod(tolerates(10), marked=True), node(taint(), taint("k2")))
     assert stage.brain.attempts.next_at(moment(stage.now)) == 40
     work = stage.at(40).take_eviction()
     assert work.marked
-    assert stage.settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 30.0)]
+    assert stage.finish(work, Done()) == [Evicted(ref(), "n1", work.decision, 30.0)]
 
 
 def test_a_longer_tolerance_outlasts_a_retry() -> None:
     """W5: the deadline may still move between two tries, and the pod is not evicted before the new one."""
     stage = armed()
-    stage.settle(stage.at(10).take_eviction(), failed(20))
+    stage.finish(stage.at(10).take_eviction(), failed(20))
     stage.sees(pod(tolerates(30)))
     assert stage.play(1000) == [(30, "a")]
 
@@ -296,7 +296,7 @@ def test_a_longer_tolerance_outlasts_a_retry() -> None:
 def test_a_retry_is_cancelled_like_a_first_try(told: NodeSeen | NodeGone | PodGone | PodSeen) -> None:
     """W8: a failed eviction is retried only while it is wanted."""
     stage = armed()
-    stage.settle(stage.at(10).take_eviction(), failed(40))
+    stage.finish(stage.at(10).take_eviction(), failed(40))
     [effect] = [effect for effect in stage.at(20).observe(told) if isinstance(effect, Cancelled)]
     assert effect.ref == ref()
     assert stage.at(1000).take() == []
@@ -305,7 +305,7 @@ def test_a_retry_is_cancelled_like_a_first_try(told: NodeSeen | NodeGone | PodGo
 def test_failed_attempts_end_with_their_eviction() -> None:
     """The node becomes clean and is tainted again: the new eviction begins with a first try."""
     stage = armed()
-    stage.settle(stage.at(10).take_eviction(), failed(40))
+    stage.finish(stage.at(10).take_eviction(), failed(40))
     stage.at(20).sees(node())
     stage.at(21).sees(node(taint("k2")))
     assert stage.take_eviction().tries == 0
@@ -316,7 +316,7 @@ def test_a_failure_of_an_unwanted_eviction_is_reported_as_cancelled() -> None:
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.sees(node())
-    assert stage.settle(work, failed(40)) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
+    assert stage.finish(work, failed(40)) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
     assert stage.at(1000).take() == []
 
 
@@ -335,7 +335,7 @@ def test_first_tries_come_before_retries_each_most_overdue_first() -> None:
     stage.sees(node(taint()))
     crowd(stage, 2, "old-", 1)
     for work, retry_at in zip(stage.at(1).take(), [3.0, 2.0], strict=True):
-        stage.settle(work, failed(retry_at))
+        stage.finish(work, failed(retry_at))
     crowd(stage, 2, "late-", 5)
     crowd(stage, 1, "early-", 4)
     stage.at(10)
@@ -350,7 +350,7 @@ def test_retries_take_no_more_than_their_share() -> None:
     stage.sees(node(taint()))
     crowd(stage, 6, "p", 1)
     for work in stage.at(1).take():
-        stage.settle(work, failed(2))
+        stage.finish(work, failed(2))
     stage.at(5)
     assert len(stage.take(most=10, max_retries=0)) == 0
     assert len(stage.take(most=10, max_retries=4)) == 4
@@ -377,7 +377,7 @@ def test_no_more_of_two_thousand_evictions_begin_than_there_are_workers() -> Non
 def test_an_explanation_says_everything_about_a_pod() -> None:
     """It contains the decision, the state, and the failed attempts so far; an unknown pod has none."""
     stage = armed()
-    stage.settle(stage.at(10).take_eviction(), failed(12))
+    stage.finish(stage.at(10).take_eviction(), failed(12))
     stage.at(12).take_eviction()
     explanation = stage.brain.status.explain(ref().key, moment(stage.now))
     assert explanation is not None
@@ -394,7 +394,7 @@ def test_pending_evictions_are_listed_with_their_failed_attempts() -> None:
     """A pod that tolerates its taint indefinitely is not among them."""
     stage = armed(5)
     stage.sees(pod(tolerates(), name="kept", uid="kept"), pod(tolerates(50), name="p2", uid="armed"))
-    stage.settle(stage.at(5).take_eviction(), failed(9))
+    stage.finish(stage.at(5).take_eviction(), failed(9))
     told = {one.record.pod.ref.uid: one.failures for one in stage.brain.status.pending(moment(stage.now))}
     assert told["armed"] is None
     assert told["a"] is not None
@@ -430,7 +430,7 @@ def test_a_record_says_in_which_state_its_pod_is() -> None:
     plan = Schedule(FlowKey("n1", "shop", ""), 10.0, False, None)
     assert state_of(stage) == Waiting(10.0, plan)
     stage.at(10).evaluate()
-    assert state_of(stage) == Settling(12.0, plan)
+    assert state_of(stage) == Stabilizing(12.0, plan)
     stage.lists("n1")
     stage.at(12).evaluate()
     assert state_of(stage) == Queued(plan)
@@ -440,9 +440,9 @@ def test_a_record_says_in_which_state_its_pod_is() -> None:
     assert state_of(stage) == InFlight(work, plan, (), Step.MARKING)
     stage.send(work)
     assert state_of(stage) == InFlight(work, plan, (), Step.ENDING)
-    stage.settle(work, failed(15))
+    stage.finish(work, failed(15))
     assert state_of(stage) == Retrying(15.0, plan._replace(fire_at=15.0, retry=True))
-    stage.settle(stage.at(15).take_eviction(), Done())
+    stage.finish(stage.at(15).take_eviction(), Done())
     assert state_of(stage) == Deleted(15.0)
 
 

@@ -66,7 +66,7 @@ def end(stage: Stage, uid: str) -> list[Event]:
     stage.sees(replace(pod(uid=uid), controller=AGENTS))
     work = stage.take_eviction()
     stage.send(work)
-    return stage.settle(work, Done())
+    return stage.finish(work, Done())
 
 
 def test_a_loop_names_its_daemon_set_and_the_taint_that_evicts() -> None:
@@ -87,7 +87,7 @@ def test_a_deletion_whose_answer_was_lost_counts_once_it_is_seen() -> None:
     stage.sees(replace(pod(uid="c"), controller=AGENTS))
     work = stage.take_eviction()
     stage.send(work)
-    stage.settle(work, Failed("no answer", 1))
+    stage.finish(work, Failed("no answer", 1))
     effects = stage.sees(replace(pod(uid="c", terminating=True), controller=AGENTS))
     assert EvictionLoop(ref(uid="c"), "n1", AGENTS, taint("k1")) in effects
 
@@ -99,7 +99,7 @@ def test_a_dry_run_reports_no_loop() -> None:
         brain.observe(NodeSeen(node(taint(), version=2 * version + 1)), moment(second))
         brain.observe(PodSeen(replace(pod(), controller=AGENTS)), moment(second))
         [work] = brain.attempts.take_due(moment(second), 1, 0)
-        assert len(brain.attempts.settle(work, Done(), moment(second))) == 1
+        assert len(brain.attempts.finish(work, Done(), moment(second))) == 1
         brain.observe(NodeSeen(node(version=2 * version + 2)), moment(second))
 
 

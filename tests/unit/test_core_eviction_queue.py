@@ -12,7 +12,7 @@ from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.limits import Token
-from taint_eviction.core.pods import UNDECIDED, InFlight, KnownPods, PodRecord, Queued, Schedule, Settling
+from taint_eviction.core.pods import UNDECIDED, InFlight, KnownPods, PodRecord, Queued, Schedule, Stabilizing
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 
 ONE_A_SECOND = EvictionPolicy(total=Limit(1.0, 1))
@@ -104,7 +104,7 @@ class Wanted:
     def settles_until(self, uid: str) -> float | None:
         """Return until when a pod settles, None if it does not."""
         state = self.record(uid).state
-        return state.until if isinstance(state, Settling) else None
+        return state.until if isinstance(state, Stabilizing) else None
 
     def next_at(self, now: float, retries: bool = True, stopped: bool = False) -> float | None:
         """Return when something is due next."""
@@ -284,7 +284,7 @@ def test_while_everything_is_suspended_a_ready_pod_is_no_reason_to_wake() -> Non
     assert it.next_at(2) == 2
 
 
-# Settling
+# Stabilizing
 
 
 def test_without_settling_an_eviction_begins_when_it_is_due() -> None:

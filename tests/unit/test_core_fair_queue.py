@@ -634,10 +634,10 @@ def test_limits_are_checked_once_for_each_flow_that_one_limit_keeps() -> None:
 def test_exempt_pods_are_counted_while_their_flow_is_not_held() -> None:
     """The count is right also after the queue has reconsidered which flows are held."""
     it = WaitingPods()
-    it.crowd(["a", "b"], FlowKey("n1", "shop", "", exempt=True))
+    it.crowd(["a", "b"], FlowKey("n1", "shop", "", bypasses_limits=True))
     it.add("c", key("n2"))
     it.flows.reconsider()
-    assert it.flows.exempt == 2
+    assert it.flows.bypasses_limits == 2
     it.held = {"n1"}
     it.flows.reconsider()
-    assert it.flows.exempt == 0
+    assert it.flows.bypasses_limits == 0

@@ -88,7 +88,7 @@ def test_the_breaker_is_the_reason_before_a_pause() -> None:
 
 def test_a_pod_whose_node_is_off_waits_for_a_pause_and_not_for_a_breaker_that_others_opened() -> None:
     """A latch because of such nodes blocks it, and so does one that is not readable."""
-    off = FlowKey("n1", "shop", "", exempt=True)
+    off = FlowKey("n1", "shop", "", bypasses_limits=True)
     assert guards(control_state=ControlState(cluster=Pause())).blocking(off, moment(0)) is WaitReason.PAUSED
     many = Latch(epoch(1), "many")
     for latch, reason in [
@@ -99,7 +99,7 @@ def test_a_pod_whose_node_is_off_waits_for_a_pause_and_not_for_a_breaker_that_ot
         it = guards()
         ordered(it, 1, ControlState(latch=latch))
         assert it.blocking(off, moment(2)) is reason
-        assert it.blocking(off._replace(exempt=False), moment(2)) is WaitReason.BREAKER_OPEN
+        assert it.blocking(off._replace(bypasses_limits=False), moment(2)) is WaitReason.BREAKER_OPEN
 
 
 # What is reported

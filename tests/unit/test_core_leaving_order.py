@@ -100,7 +100,7 @@ def test_later_tiers_wait_until_the_earlier_pod_is_gone() -> None:
     at = stage(plugin(), workload())
     [work] = at.take()
     assert work.ref.key.name == "web"
-    at.settle(work, Done())
+    at.finish(work, Done())
     assert begun(at.at(5)) == []
     at.at(20).observe(PodGone(work.ref))
     assert begun(at) == ["csi"]
@@ -118,7 +118,7 @@ def test_each_of_the_four_tiers_waits_for_all_earlier_ones() -> None:
     for _ in pods:
         [work] = at.take()
         order.append(work.ref.key.name)
-        at.settle(work, Done())
+        at.finish(work, Done())
         at.at(at.now + 1).observe(PodGone(work.ref))
         at.evaluate()
     assert order == ["web", "logs", "dns", "csi"]
@@ -469,7 +469,7 @@ def test_a_dry_run_counts_what_it_has_reported_as_gone() -> None:
     at.sees(ready(), plugin(), workload())
     listed(at, plugin(), workload())
     [work] = at.take()
-    at.settle(work, Done())
+    at.finish(work, Done())
     assert begun(at) == ["csi"]
     assert at.brain.pods.known[NamespacedName("shop", "web")].deleted
 
@@ -496,7 +496,7 @@ def test_who_waits_is_not_kept_by_its_failures() -> None:
     at = stage(plugin(), workload(None))
     at.evaluate()
     [work] = at.take()
-    at.settle(work, Failed("no answer", 5.0))
+    at.finish(work, Failed("no answer", 5.0))
     assert len(at.brain.status.failures(unblocked_at=moment(at.now))) == 1
     at.sees(workload(None, terminating=True, deletion=(0, 3600)))
     assert begun(at.at(5)) == []

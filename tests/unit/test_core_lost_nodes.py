@@ -33,7 +33,7 @@ def lost_at(nodes: KnownNodes) -> float:
 def first_seen(told: Node, at: float) -> float:
     """From when on a node counts as lost that is first seen at ``at``."""
     nodes = KnownNodes(GoneObjects())
-    nodes.put(NodeSeen(told), moment(at))
+    nodes.upsert(NodeSeen(told), moment(at))
     return lost_at(nodes)
 
 
@@ -60,9 +60,9 @@ def test_a_node_counts_as_lost_by_its_condition(status: str | None, since: float
 def test_a_date_before_what_was_seen_does_not_count() -> None:
     """The clock of a kubelet may be behind by hours: the watch was alive at 90, and the node was ready."""
     nodes = KnownNodes(GoneObjects())
-    nodes.put(NodeSeen(node_that_is("True", -9000, version=1)), moment(0))
+    nodes.upsert(NodeSeen(node_that_is("True", -9000, version=1)), moment(0))
     nodes.hear(NodesHeard(5), moment(90))
-    nodes.put(NodeSeen(node_that_is("False", -7200, version=6)), moment(100))
+    nodes.upsert(NodeSeen(node_that_is("False", -7200, version=6)), moment(100))
     assert lost_at(nodes) == 390
 
 
@@ -77,20 +77,20 @@ def test_the_five_minutes_are_those_of_one_spell() -> None:
         (400, node_that_is("False", 390), 691),
         (500, node_that_is("True", 500), math.inf),
     ):
-        nodes.put(NodeSeen(told), moment(at))
+        nodes.upsert(NodeSeen(told), moment(at))
         assert lost_at(nodes) == expected
 
 
 def test_a_live_read_that_is_ahead_of_the_watch_counts() -> None:
     """In both directions, and until the watch has come as far."""
     nodes = KnownNodes(GoneObjects())
-    nodes.put(NodeSeen(node_that_is("Unknown", 0, version=1)), moment(0))
+    nodes.upsert(NodeSeen(node_that_is("Unknown", 0, version=1)), moment(0))
     for at, status, version, expected in ((100, "True", 5, math.inf), (110, "False", 7, 410)):
-        assert nodes.put(NodeSeen(node_that_is(status, at, version), asked_at=at - 0.1), moment(at)) is not None
+        assert nodes.upsert(NodeSeen(node_that_is(status, at, version), asked_at=at - 0.1), moment(at)) is not None
         assert lost_at(nodes) == expected
-    assert nodes.put(NodeSeen(node_that_is("True", 100, version=5)), moment(111)) is None
+    assert nodes.upsert(NodeSeen(node_that_is("True", 100, version=5)), moment(111)) is None
     assert lost_at(nodes) == 410
-    nodes.put(NodeSeen(node_that_is("False", 110, version=7)), moment(112))
+    nodes.upsert(NodeSeen(node_that_is("False", 110, version=7)), moment(112))
     assert lost_at(nodes) == 410
 
 
@@ -112,7 +112,7 @@ def refused(on: Stage) -> None:
     work = on.take_eviction()
     assert work.by_eviction_api
     on.send(work)
-    on.settle(work, Failed("no", on.now + 30, REFUSED))
+    on.finish(work, Failed("no", on.now + 30, REFUSED))
 
 
 def test_a_pod_of_a_lost_node_is_deleted() -> None:
@@ -135,9 +135,9 @@ def test_the_moment_at_which_a_node_becomes_lost_wakes_a_pod_that_waits_for_its_
 def test_people_see_until_when_budgets_hold_a_pod() -> None:
     """Before the deadline it is what holds at the deadline."""
     on = stage()
-    assert (pending(on).handling.node_lost, pending(on).asks_until) == (False, 300)
+    assert (pending(on).handling.node_lost, pending(on).eviction_api_until) == (False, 300)
     on.at(299)
-    assert pending(on).asks_until == 300
+    assert pending(on).eviction_api_until == 300
     on.at(300)
     assert (pending(on).handling.node_lost, pending(on).handling.mode) == (True, EvictionMode.DELETE)
     later = Stage(eviction=IGNORES)
@@ -161,7 +161,7 @@ def test_an_eviction_under_way_goes_on_when_the_node_becomes_lost() -> None:
     on.at(301)
     assert on.decide_again(work)
     on.send(work)
-    on.settle(work, Failed("no", on.now + 30, REFUSED))
+    on.finish(work, Failed("no", on.now + 30, REFUSED))
     assert not on.take_eviction().by_eviction_api
 
 

@@ -73,9 +73,9 @@ def test_a_node_is_out_of_service_by_its_taint_while_it_is_not_ready(told: Node,
 def test_a_rule_that_names_the_taint_ends_the_exemption(rule: PolicyRule, exempt: bool) -> None:
     """The rule names the key, or a pattern other than ``*``, and matches the pod."""
     policy = EvictionPolicy(EvictionMode.EVICT, rules=(rule,))
-    assert policy.on(off()).handling(OUT_OF_SERVICE, "shop", {}, 0.0).exempt is exempt
-    assert policy.on(off()).handling("k1", "shop", {}, 0.0).exempt is False
-    assert policy.on(off(ready=READY)).handling(OUT_OF_SERVICE, "shop", {}, 0.0).exempt is False
+    assert policy.on(off()).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is exempt
+    assert policy.on(off()).handling("k1", "shop", {}, 0.0).bypasses_limits is False
+    assert policy.on(off(ready=READY)).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is False
     assert policy.on(off(ready=READY)) is policy
 
 
@@ -128,7 +128,7 @@ def test_a_taint_from_when_the_window_began_is_old() -> None:
     """A taint that is set a moment later counts."""
     seen, nodes = OutOfServiceNodes(), {"a": known(UNKNOWN, 20)}
     seen.observe("a", nodes["a"])
-    assert [seen.newly(nodes, newest_old, never_old) for newest_old in (19.9, 20)] == [1, 0]
+    assert [seen.newly(nodes, counts_from, never_old) for counts_from in (19.9, 20)] == [1, 0]
 
 
 def test_a_ready_node_is_reported_once_until_its_taint_is_gone() -> None:
@@ -200,7 +200,7 @@ def test_exempt_retries_come_before_first_tries() -> None:
     on.sees(off(), pod())
     work = on.take_eviction()
     on.send(work)
-    on.settle(work, Failed("no answer", 5))
+    on.finish(work, Failed("no answer", 5))
     on.at(5).sees(node(taint(), name="n2"), *(pod(name=name, uid=name, on="n2") for name in "bcd"))
     assert [work.ref.uid for work in on.brain.attempts.take_due(moment(5), 2, 1)] == ["a", "b"]
 

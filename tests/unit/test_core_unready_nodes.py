@@ -138,9 +138,9 @@ def test_a_small_outage_is_no_news(zones: list[str], asks: bool) -> None:
     it = seen(
         *((50, lost(ready(since=10), f"n{number}", zone=zone)) for number, zone in enumerate(zones)), policy=policy
     )
-    assert it.has_news is asks
+    assert it.needs_evaluation is asks
     it.forget("n0")
-    assert it.has_news is False
+    assert it.needs_evaluation is False
 
 
 # With pods

@@ -72,7 +72,7 @@ def test_a_nodes_readiness_zone_and_role_are_read() -> None:
     body["status"] = {"conditions": [{"type": "MemoryPressure", "status": "True"}, ready]}
     node, complaints = read_node(body)
     assert (node.ready, node.zone) == (Readiness("False", EPOCH, shutting_down=True), "a")
-    assert (node.exempt, node.control_plane, node.is_ready) == (True, True, False)
+    assert (node.excluded_from_disruption, node.control_plane, node.is_ready) == (True, True, False)
     assert node.labels == body["metadata"]["labels"]
     assert complaints == ()
 
@@ -91,7 +91,7 @@ def test_a_nodes_readiness_zone_and_role_are_read() -> None:
 def test_a_node_without_a_readable_condition_or_labels_still_is_a_node(change: dict[str, Any], complaints: int) -> None:
     """Such a node has no readiness and no zone; conditions or labels of the wrong type cause a complaint."""
     parsed = read_node({**a_node(), **change})
-    assert (parsed.value.ready, parsed.value.zone, parsed.value.exempt) == (None, "", False)
+    assert (parsed.value.ready, parsed.value.zone, parsed.value.excluded_from_disruption) == (None, "", False)
     assert len(parsed.complaints) == complaints
 
 

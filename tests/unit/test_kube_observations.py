@@ -68,7 +68,7 @@ def test_an_accepted_deletion_says_that_a_pod_is_terminating(dry_run: bool) -> N
     controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), after_gap=True), NOW)
     controller.observe(PodSeen(Pod(ref, "x", resource_version=7)), NOW)
     [work] = controller.attempts.take_due(NOW, 1, 1)
-    controller.attempts.settle(work, Done(), NOW)
+    controller.attempts.finish(work, Done(), NOW)
     is_known = Observations(MalformedObjects(lambda _: None)).known_to(controller)
     assert is_known("Pod", body("8", uid="u2", namespace="d", deletionTimestamp="t")) is not dry_run
 

@@ -108,7 +108,7 @@ def test_a_pod_that_is_due_and_paused_says_since_when_and_why() -> None:
 def test_a_pod_that_a_budget_blocks_names_the_budget() -> None:
     """The line also has the number of tries, the time of the next one, and the server's words."""
     on = one(eviction_policy=EvictionPolicy(EvictionMode.EVICT))
-    on.settle(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
+    on.finish(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
     on.at(4)
     assert lines(on)[3:5] == [
         f"  blocked   its PodDisruptionBudget allows no disruption now (web); tried 1 time since {SINCE}, again in 6 s:"
@@ -123,7 +123,7 @@ def test_a_rule_and_its_timeout_are_named() -> None:
     text = "by the eviction API: PodDisruptionBudgets may refuse it"
     on = one(eviction_policy=EvictionPolicy(rules=(rule,)))
     assert lines(on)[-2] == f"  how       {text} for a bounded time, then by a DELETE (rule db of the policy)"
-    on.settle(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
+    on.finish(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
     assert lines(on)[-2] == f"  how       {text} until {utc(LATER)}, then by a DELETE (rule db of the policy)"
 
 
@@ -201,7 +201,7 @@ def test_a_graceful_shutdown_of_the_node_is_shown(waits: bool, follows: str) -> 
 def test_an_accepted_deletion_is_shown() -> None:
     """A dry run says that the pod would have been evicted."""
     on = one()
-    on.settle(on.take_eviction(), Done())
+    on.finish(on.take_eviction(), Done())
     assert lines(on)[0] == "shop/web-0 has been evicted from node n1: the API server has accepted its deletion"
     dry = replace(LEADER, dry_run=True)
     assert lines(on, dry)[0] == "shop/web-0 would have been evicted from node n1 by now; this is a dry run"

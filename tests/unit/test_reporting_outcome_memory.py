@@ -27,7 +27,7 @@ def test_an_own_eviction_is_remembered_with_call_and_answer() -> None:
     on.sees(node(taint()), pod())
     work = on.take_eviction()
     memory.attempted(work, Done(), moment(on.now))
-    (row,) = told(memory, on.brain.attempts.settle(work, Done(), moment(on.now)), moment(on.now))
+    (row,) = told(memory, on.brain.attempts.finish(work, Done(), moment(on.now)), moment(on.now))
     assert (row["outcome"], row["call"], row["answer"], row["lateSeconds"]) == ("evicted", "delete", "accepted", 0.0)
     assert row["taint"] == str(taint())
 
@@ -46,7 +46,7 @@ def attempt(on: Stage, memory: OutcomeMemory, outcome: WorkOutcome, sent: bool =
     if sent:
         on.send(work)
     memory.attempted(work, outcome, moment(on.now))
-    told(memory, on.settle(work, outcome), moment(on.now))
+    told(memory, on.finish(work, outcome), moment(on.now))
 
 
 def test_an_answer_belongs_to_the_outcome_that_it_led_to() -> None:
@@ -80,7 +80,7 @@ def test_an_attempt_that_sent_nothing_is_no_call(outcome: WorkOutcome) -> None:
     work = on.take_eviction()
     on.sees(pod(terminating=True))
     memory.attempted(work, outcome, moment(on.now))
-    [row] = told(memory, on.settle(work, outcome), moment(on.now))
+    [row] = told(memory, on.finish(work, outcome), moment(on.now))
     assert (row["outcome"], row["call"], row["answer"]) == ("deleted", None, None)
 
 

@@ -62,7 +62,7 @@ def refused() -> Stage:
     stage = Stage()
     stage.sees(node(taint()), pod())
     [work] = stage.take()
-    stage.settle(work, Failed("denied", 30.0))
+    stage.finish(work, Failed("denied", 30.0))
     return stage
 
 

@@ -147,7 +147,7 @@ def test_the_status_says_whose_account_it_is_and_whether_the_admission_policy_na
 
 def fail(on: Stage, block: Block | None) -> None:
     """Let the first attempt fail, to be tried again after 5 s."""
-    on.settle(on.take_eviction(), Failed("no (HTTP 429)", on.now + 5, block))
+    on.finish(on.take_eviction(), Failed("no (HTTP 429)", on.now + 5, block))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_evict_then_delete_says_when_it_deletes() -> None:
     """The timeout runs from the first refusal, and a pause ends it."""
     on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0))
     assert only_pod(on)["deletesAt"] is None
-    on.settle(on.at(7).take_eviction(), Failed("no", 17.0, Block(BlockReason.BUDGET, "web")))
+    on.finish(on.at(7).take_eviction(), Failed("no", 17.0, Block(BlockReason.BUDGET, "web")))
     assert only_pod(on)["deletesAt"] == format_rfc3339(EPOCH + 67)
     on.order(ControlState(cluster=Pause()))
     assert only_pod(on)["deletesAt"] is None
@@ -355,7 +355,7 @@ def test_the_next_try_is_shown_as_it_is_scheduled() -> None:
     on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 30.0))
     work = on.take_eviction()
     on.send(work)
-    on.settle(work, Failed("no disruption allowed", 999, Block(BlockReason.BUDGET, "web")))
+    on.finish(work, Failed("no disruption allowed", 999, Block(BlockReason.BUDGET, "web")))
     told = only_pod(on.at(10))
     assert (told["state"], told["nextTryInSeconds"]) == ("blocked", 20.0)
     assert told["deletesAt"] == format_rfc3339(EPOCH + 30)

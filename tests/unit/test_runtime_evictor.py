@@ -455,7 +455,7 @@ async def test_cancelled_in_the_middle_of_any_call_nothing_is_left(verb: str, ho
     await asyncio.wait([attempt])
     await slow_start()
     assert attempt.cancelled()
-    it.live.settle(work, CalledOff())
+    it.live.finish(work, CalledOff())
     assert it.live.next_at(it.clock.now()) == 0
 
 
@@ -464,9 +464,9 @@ async def test_settling_twice_is_our_own_bug() -> None:
     """Whoever settles what is not in flight is told so at once."""
     it = body()
     work = begin(it)
-    it.live.settle(work, Suspended())
+    it.live.finish(work, Suspended())
     with pytest.raises(ValueError, match="not in flight"):
-        it.live.settle(work, Suspended())
+        it.live.finish(work, Suspended())
 
 
 @virtually

@@ -126,7 +126,7 @@ async def test_a_late_patch_of_a_timed_out_attempt_is_taken_back_too() -> None:
     await until(1)
     attempt.cancel()
     await asyncio.wait([attempt])
-    it.live.settle(work, CalledOff())
+    it.live.finish(work, CalledOff())
     it.api.put(node())
     it.live.observe(NodeSeen(it.api.nodes["n1"]))
     assert await take_back(it) == Done()

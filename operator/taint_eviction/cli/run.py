@@ -34,7 +34,7 @@ from taint_eviction.reporting.rotating_lines import Lines, RotatingLines
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import Settings
-from taint_eviction.wiring import Application, build
+from taint_eviction.wiring import ControllerProcess, build
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def _with_lease_namespace(settings: Settings, connection: Connection) -> Setting
     return replace(settings, election=replace(settings.election, lease_namespace=own or "kube-system"))
 
 
-async def _preflight(application: Application, connection: Connection, settings: Settings) -> None:
+async def _preflight(application: ControllerProcess, connection: Connection, settings: Settings) -> None:
     """Fail early and clearly for a person who has just typed the command; in a cluster the controller waits instead."""
     try:
         await preflight.reach(application.calls)

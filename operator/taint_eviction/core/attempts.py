@@ -4,7 +4,7 @@ Invariants: of one pod at most one eviction is in flight, and while it is, nothi
 of its condition runs beside whatever the pod waits for, and is overtaken by the pod's eviction: what it brings then
 changes nothing. Work belongs to a record, and so to a UID, so what ends late touches only what is its own.
 
-Errors: what the world does wrong arrives as a ``WorkOutcome``; settling what is not in flight is a ``ValueError``.
+Errors: what the world does wrong arrives as a ``WorkOutcome``; finishing what is not in flight is a ``ValueError``.
 """
 
 from dataclasses import replace
@@ -67,8 +67,8 @@ class Attempts:
 
     def next_at(self, now: Moment, retries: bool = True) -> float | None:
         """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
-        stopped, only_exempt = self._stopped(now, exempt=True), self._stopped(now)
-        instants = [self._queue.next_at(now.at, retries, stopped, only_exempt)]
+        stopped, only_bypassing = self._stopped(now, bypasses_limits=True), self._stopped(now)
+        instants = [self._queue.next_at(now.at, retries, stopped, only_bypassing)]
         if retries:
             instants.append(self._take_backs.next_at())
         return min((instant for instant in instants if instant is not None), default=None)
@@ -76,33 +76,34 @@ class Attempts:
     def take_due(self, now: Moment, max_works: int, max_retries: int) -> list[Work]:
         """Begin what is due, at most ``max_works``: first tries, then take-backs, then retries.
 
-        Exempt evictions go before all of these, their first tries before their retries. Evictions of one kind go in the
-        order of ``fair_queue``. At most ``max_retries`` of all are retries or take-backs. Each is in flight until it is
-        settled.
+        Those that bypass limits go before all of these, their first tries before their retries. Evictions of one kind
+        go in the order of ``fair_queue``. At most ``max_retries`` of all are retries or take-backs. Each is in flight
+        until it is finished.
         """
         self._reconciler.advance(now)  # Moves no deadline, so there is no effect to report.
-        only_exempt = self._stopped(now)
-        # None may begin before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
-        none = self._stopped(now, exempt=True) or (self._breaker.has_news and not only_exempt)
+        only_bypassing = self._stopped(now)
+        # None may begin before the circuit breaker has evaluated what is new; while it is open, those that bypass
+        # limits may.
+        none = self._stopped(now, bypasses_limits=True) or (self._breaker.needs_evaluation and not only_bypassing)
         most = 0 if none else max_works
-        taken = self._begin_evictions(now, most, only_exempt=True)
-        urgent = self._begin_evictions(now, min(most - len(taken), max_retries), only_exempt=True, retry=True)
+        taken = self._begin_evictions(now, most, only_bypassing=True)
+        urgent = self._begin_evictions(now, min(most - len(taken), max_retries), only_bypassing=True, retry=True)
         taken += urgent
-        taken += self._begin_evictions(now, most - len(taken), only_exempt)
+        taken += self._begin_evictions(now, most - len(taken), only_bypassing)
         room = min(max_works, len(taken) + max_retries - len(urgent))
         while len(taken) < room and (ref := self._take_backs.pop_due(now.at)) is not None:
             taken.append(self._begin_take_back(ref))
-        return taken + self._begin_evictions(now, min(most, room) - len(taken), only_exempt, retry=True)
+        return taken + self._begin_evictions(now, min(most, room) - len(taken), only_bypassing, retry=True)
 
-    def _begin_evictions(self, now: Moment, most: int, only_exempt: bool, *, retry: bool = False) -> list[Work]:
+    def _begin_evictions(self, now: Moment, most: int, only_bypassing: bool, *, retry: bool = False) -> list[Work]:
         """Begin first tries, or retries, at most this many."""
         begun: list[Work] = []
-        while len(begun) < most and (taken := self._queue.take(now.at, retry, only_exempt)) is not None:
+        while len(begun) < most and (taken := self._queue.take(now.at, retry, only_bypassing)) is not None:
             begun.append(self._begin_eviction(*taken, now))
         return begun
 
-    def _stopped(self, now: Moment, exempt: bool = False) -> bool:
-        return self._guards.blocking_all(now, exempt) is not None
+    def _stopped(self, now: Moment, bypasses_limits: bool = False) -> bool:
+        return self._guards.blocking_all(now, bypasses_limits) is not None
 
     def _begin_eviction(self, record: PodRecord, tokens: tuple[Token, ...], now: Moment) -> Eviction:
         state, decision = record.state, record.decision
@@ -142,7 +143,7 @@ class Attempts:
         if not isinstance(decision, Evict) or not due:
             return CalledOff()
         if decision.fire_at != work.decision.fire_at:
-            return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must settle.
+            return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must stabilize.
         record.want(decision)  # The reason may have changed; the last one is reported at the end.
         return None if self._may_go_on(record, decision, state, now) else Suspended()
 
@@ -190,7 +191,7 @@ class Attempts:
 
     # How it ended
 
-    def settle(self, work: Work, outcome: WorkOutcome, now: Moment) -> list[Event]:
+    def finish(self, work: Work, outcome: WorkOutcome, now: Moment) -> list[Event]:
         """Take in how a piece of work that ``take_due`` began has ended, and decide anew on its pod."""
         if isinstance(work, TakeBack):
             if not self._goes_on(work):
@@ -216,7 +217,7 @@ class Attempts:
     def _end_eviction(self, work: Eviction, outcome: WorkOutcome) -> PodRecord:
         record, state = self._in_flight(work.ref)
         if state.work is not work:
-            raise ValueError(f"{work.ref} ({work.ref.uid}) is settled but not in flight")
+            raise ValueError(f"{work.ref} ({work.ref.uid}) is finished but not in flight")
         record.undecide()
         refused = isinstance(outcome, Failed) and (outcome.refuses or outcome.certain)
         self._queue.end(state.tokens or (), ended_pod=not (refused or isinstance(outcome, PodIsGone)))

@@ -51,10 +51,10 @@ class TaintSurge:
 class Breaker:
     """Counts, opens and closes. ``latch`` is set while it is open.
 
-    ``holds_exempt``: while it is open, it also holds evictions from nodes that are out of service: too many of them are
-    new. ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant, oldest
-    first. ``closed``: the latch that this process has closed itself, as long as the cluster may still have it; None:
-    there is none. ``controller``: the identity of this process, for its latches.
+    ``blocks_bypassing``: while it is open, it also blocks evictions from nodes that are out of service: too many of
+    them are new. ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant,
+    oldest first. ``closed``: the latch that this process has closed itself, as long as the cluster may still have it;
+    None: there is none. ``controller``: the identity of this process, for its latches.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Breaker:
         self.policy = policy
         self._controller = controller
         self._out_of_service = out_of_service or OutOfServiceNodes()
-        self.holds_exempt = False
+        self.blocks_bypassing = False
         self.latch: Latch | None = None
         self.closed: Latch | None = None
         # Taints from before the last reset by a person do not count. API server's time, as in the latch.
@@ -81,7 +81,7 @@ class Breaker:
         # Undated taints from before this process started, with the time of their manager's last write.
         self._found: dict[str, dict[Taint, float]] = {}
         # Whether something may have raised a count or a share since the last evaluation.
-        self._news = False
+        self._dirty = False
         self.unready = UnreadyNodes(policy)
         # From this instant on the breaker may close by itself. The cause of a latch found in the cluster may not have
         # been listed yet. Unless this process saw a cause, it counts as gone only after a full window.
@@ -99,11 +99,11 @@ class Breaker:
         taints = self._evicting.setdefault(node_name, set())
         if taint not in taints:
             taints.add(taint)
-            self._news = True
+            self._dirty = True
 
     def node_changed(self, name: str, taints: Collection[Taint]) -> None:
         """Note a node's NoExecute taints, whose start may have changed; none if the node is gone."""
-        self._news = True
+        self._dirty = True
         kept = self._evicting.pop(name, set()).intersection(taints)
         if kept:
             self._evicting[name] = kept
@@ -125,12 +125,12 @@ class Breaker:
             del self.unlisted[name]
         return listed
 
-    def presume(self, waited_until: float) -> None:
+    def lists_overdue(self, waited_until: float) -> None:
         """Note when evictions stopped waiting for the lists of newly tainted nodes."""
-        self._news |= waited_until > self._waited_until
+        self._dirty |= waited_until > self._waited_until
         self._waited_until = waited_until
 
-    def know_backlog(self) -> None:
+    def acknowledge_backlog(self) -> None:
         """Note that a person knows of all pods that are due at the next count."""
         self._known_due = math.inf
 
@@ -148,9 +148,9 @@ class Breaker:
         return self._known_due
 
     @property
-    def has_news(self) -> bool:
+    def needs_evaluation(self) -> bool:
         """Return whether it has to evaluate before anything is evicted."""
-        return self.policy.enabled and (self._news or self.unready.has_news)
+        return self.policy.enabled and (self._dirty or self.unready.needs_evaluation)
 
     def surge(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
         """Count what is new since the window began. While the breaker is open, the window does not move."""
@@ -167,16 +167,16 @@ class Breaker:
             """Return whether a taint may be older than its date: no pod proves the opposite."""
             return taint in self._found.get(name, ()) and taint not in self._evicting.get(name, ())
 
-        return self._out_of_service.newly(nodes, self.newest_old(now), may_be_old)
+        return self._out_of_service.newly(nodes, self.counts_from(now), may_be_old)
 
     def newly_tainted(self, nodes: Mapping[str, KnownNode], now: Moment) -> tuple[set[str], set[str]]:
         """Return the nodes newly tainted by others, and by the node lifecycle controller where its taints count."""
-        newest_old = self.newest_old(now)
+        counts_from = self.counts_from(now)
         by_people, by_lifecycle = set(), set()
-        presumed = _presumed(nodes, self.unlisted, self._waited_until, self._evicting)
-        for name, taints in (self._evicting | presumed).items():
+        overdue = _overdue(nodes, self.unlisted, self._waited_until, self._evicting)
+        for name, taints in (self._evicting | overdue).items():
             node = nodes[name].node
-            new = [taint for taint in taints if nodes[name].sightings[taint].start_at > newest_old]
+            new = [taint for taint in taints if nodes[name].sightings[taint].start_at > counts_from]
             if any(is_by_people(taint, node) for taint in new):
                 by_people.add(name)
             elif new and not is_dated(node) and self.unready.zone_of(name) is not None:
@@ -188,19 +188,19 @@ class Breaker:
         return next(self._awaited(nodes, now), math.inf) if self.policy.enabled else math.inf
 
     def _awaited(self, nodes: Mapping[str, KnownNode], now: Moment) -> Iterator[float]:
-        newest_old = self.newest_old(now)
+        counts_from = self.counts_from(now)
         for name, since in self.unlisted.items():
-            if name in nodes and any(taint.start_at > newest_old for taint in nodes[name].sightings.values()):
+            if name in nodes and any(taint.start_at > counts_from for taint in nodes[name].sightings.values()):
                 yield since
 
-    def newest_old(self, now: Moment) -> float:
+    def counts_from(self, now: Moment) -> float:
         """Return the instant up to which taints and outages are old: before the window, or before the last reset."""
-        newest_old = now.at - self.policy.window_seconds
+        counts_from = now.at - self.policy.window_seconds
         if self.latch is not None:
-            newest_old = min(newest_old, now.instant_of(self.latch.since_epoch) - self.policy.window_seconds)
-        return max(newest_old, self.known_at(now))
+            counts_from = min(counts_from, now.instant_of(self.latch.since_epoch) - self.policy.window_seconds)
+        return max(counts_from, self.acknowledged_at(now))
 
-    def known_at(self, now: Moment) -> float:
+    def acknowledged_at(self, now: Moment) -> float:
         """Return the instant of the last reset by a person, who knows what began before it."""
         return -math.inf if self.reset_epoch is None else now.instant_of(self.reset_epoch)
 
@@ -211,21 +211,21 @@ class Breaker:
         self.count_due(due)
         too_many_off = self.policy.nodes.exceeded_by(self._newly_out_of_service(nodes, now), len(nodes))
         # The cause that opened the breaker holds them until a person resets it, even if the count falls.
-        self.holds_exempt = too_many_off or (self.latch is not None and self.holds_exempt)
+        self.blocks_bypassing = too_many_off or (self.latch is not None and self.blocks_bypassing)
         if not self.policy.enabled:
             return
         max_due = self.policy.max_due
         too_many_due = max_due is not None and due - self._known_due > max_due
         if self.latch is None:
-            if self._news or too_many_due or self.unready.has_news:
-                counts = self._news or too_many_due
+            if self._dirty or too_many_due or self.unready.needs_evaluation:
+                counts = self._dirty or too_many_due
                 cause = (
                     _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)
                     if counts
                     else None
                 )
-                cause = cause or self.unready.too_much(evictions, True, self.known_at(now))
-                self._news = self.unready.news = False
+                cause = cause or self.unready.too_much(evictions, True, self.acknowledged_at(now))
+                self._dirty = self.unready.dirty = False
                 if cause is not None:
                     self.latch = Latch(
                         now.server_epoch, cause, out_of_service=too_many_off, controller=self._controller
@@ -233,7 +233,7 @@ class Breaker:
                     self._may_close_at = now.at
         elif self.policy.closes_by_itself and self.latch.controller:
             cause = _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)
-            if cause or self.unready.too_much(evictions, False, self.known_at(now)):
+            if cause or self.unready.too_much(evictions, False, self.acknowledged_at(now)):
                 self._may_close_at = now.at
             elif self._may_close_at is None:
                 self._may_close_at = now.at + self.policy.window_seconds
@@ -273,15 +273,15 @@ class Breaker:
     def reset(self, epoch: float) -> None:
         """Close, and ignore taints from before ``epoch`` (API server's time)."""
         if self.latch is not None:
-            self.know_backlog()
+            self.acknowledge_backlog()
         self.latch = self._may_close_at = None
         self.reset_epoch = epoch
 
     def correct(self) -> None:
         """Close after a person corrected an unreadable state, and evaluate again. The person knows what was held."""
-        self.know_backlog()
+        self.acknowledge_backlog()
         self.latch = self._may_close_at = None
-        self._news = True
+        self._dirty = True
 
     def date_back(self, epoch: float) -> None:
         """Move dates after ``epoch``, the API server's current time, back to it: the writer's clock was ahead."""
@@ -302,7 +302,7 @@ def _kind(taint: Taint) -> tuple[str, str]:
     return taint.key, taint.value
 
 
-def _presumed(
+def _overdue(
     nodes: Mapping[str, KnownNode],
     unlisted: Mapping[str, float],
     waited_until: float,

@@ -42,12 +42,12 @@ class ZoneRow:
 
 def zone_rows(breaker: Breaker, nodes: Mapping[str, KnownNode], evictions: Evictions, now: Moment) -> list[ZoneRow]:
     """Make the table: first the row of all nodes, then those of zones, the worst first."""
-    unready, newest_old = breaker.unready, breaker.newest_old(now)
+    unready, counts_from = breaker.unready, breaker.counts_from(now)
     tainted, _ = breaker.newly_tainted(nodes, now)
     counted = counted_nodes(breaker, nodes, evictions, now)
     columns = (
         tuple(unready.not_ready()),
-        [name for name, lost_at in unready.lost.items() if lost_at > newest_old],
+        [name for name, lost_at in unready.lost.items() if lost_at > counts_from],
         tainted,
         counted,
     )
@@ -71,11 +71,11 @@ def counted_nodes(
     breaker: Breaker, nodes: Mapping[str, KnownNode], evictions: Evictions, now: Moment
 ) -> frozenset[str]:
     """Return the nodes of the largest outage that causes evictions, and the nodes that count by their taints."""
-    unready, known_at = breaker.unready, breaker.known_at(now)
+    unready, acknowledged_at = breaker.unready, breaker.acknowledged_at(now)
     _, by_taint = breaker.newly_tainted(nodes, now)
-    together = sorted(unready.together(known_at), key=lambda lost: -lost.count)
+    together = sorted(unready.together(acknowledged_at), key=lambda lost: -lost.count)
     worst = next((lost for lost in together if unready.has_caused(lost, evictions(lost.name, False))), None)
-    return frozenset(by_taint if worst is None else by_taint | unready.names(worst, known_at))
+    return frozenset(by_taint if worst is None else by_taint | unready.names(worst, acknowledged_at))
 
 
 # Which nodes are not counted
@@ -115,14 +115,14 @@ def _reasons(breaker: Breaker, known: KnownNode, evictions: Evictions, now: Mome
     """Yield the reasons why a node is not counted; the first is the one to report."""
     node, by_people = known.node, any(is_by_people(taint, known.node) for taint in known.sightings)
     if not by_people and breaker.unready.zone_of(node.name) is None:
-        yield NotCounted.EXCLUDED if node.exempt else NotCounted.CONTROL_PLANE
+        yield NotCounted.EXCLUDED if node.excluded_from_disruption else NotCounted.CONTROL_PLANE
     if node.name in breaker.unlisted:
         yield NotCounted.UNLISTED
     starts = [sighting.start_at for sighting in known.sightings.values()]
     began_at = max([*starts, *filter(None, [breaker.unready.lost.get(node.name)])], default=now.at)
-    if began_at <= breaker.known_at(now):
+    if began_at <= breaker.acknowledged_at(now):
         yield NotCounted.KNOWN
-    elif began_at <= breaker.newest_old(now):
+    elif began_at <= breaker.counts_from(now):
         yield NotCounted.OLD
     if not any(True for _ in evictions(node.name, False)):
         yield NotCounted.NO_EVICTION

@@ -1,6 +1,6 @@
 """The core: it observes facts, control states and policies, and returns what follows; ``attempts`` hands out work.
 
-    observe(fact) -> effects;  attempts.take_due() -> work;  attempts.settle(outcome) -> effects
+    observe(fact) -> effects;  attempts.take_due() -> work;  attempts.finish(outcome) -> effects
 
 Level-triggered: for each fact, the core decides on the pods concerned from the state known at that moment, to evict or
 to stay, also when a deadline has passed. A timer is only a hint: before each call ``Attempts.recheck`` decides again.
@@ -141,7 +141,7 @@ class Controller:
         """Observe a node."""
         name, breaker = fact.node.name, self.breaker
         found = not self._listed and name not in self.nodes.known
-        change, known = self.nodes.put(fact, now), self.nodes.known.get(name)
+        change, known = self.nodes.upsert(fact, now), self.nodes.known.get(name)
         self._queue.order.node_changed(name)
         self.out_of_service.observe(name, known)
         if known is not None:
@@ -180,19 +180,19 @@ class Controller:
         """Note how far the watch of nodes has come."""
         self.nodes.hear(fact, now)
         self.breaker.unready.hear(now)
-        return self._settle_outages(now)
+        return self._resume_outages(now)
 
     def _nodes_swept(self, fact: NodesSwept, now: Moment) -> list[Event]:
         """Observe the end of a list of all nodes."""
         self._listed = True
         absent = [NodeGone(known.node.name, known.node.uid) for known in self.nodes.absent(fact)]
         effects = [effect for gone in absent for effect in self._node_gone(gone, now)]
-        return effects + self._settle_outages(now)
+        return effects + self._resume_outages(now)
 
-    def _settle_outages(self, now: Moment) -> list[Event]:
+    def _resume_outages(self, now: Moment) -> list[Event]:
         """Let countdowns continue, now that the watch, or a list, has brought all nodes after a gap."""
         effects: list[Event] = []
-        for name in self.nodes.settle_outages():
+        for name in self.nodes.resume_outages():
             self.breaker.node_changed(name, self.nodes.known[name].sightings)
             effects += self._reconciler.reconcile_all(self.pods.on_node(name), now)
         return effects
@@ -234,7 +234,7 @@ class Controller:
         effects += self.guards.order(control_state, now)
         if control_state != before:
             self.breaker.know_more(self._queue.reconsider())
-            self.breaker.unready.news = True
+            self.breaker.unready.dirty = True
         self.breaker.count_due(self._queue.due_together())
         return effects if control_state == before else effects + self._reconciler.reconcile_failing(now)
 
@@ -249,7 +249,7 @@ class Controller:
                 record.begin_term()
         anew = self._reconciler.advance(now)
         if changed := self.guards.note(now):
-            self.breaker.unready.news = True
+            self.breaker.unready.dirty = True
         due, evictions = self._queue.due_together(), self._reconciler.evictions
         effects = self.guards.evaluate(self.nodes.known, due, now, evictions)
         if is_new or changed or effects:
@@ -261,7 +261,7 @@ class Controller:
         self._reconciler.eviction_policy = policy
         self.guards.change_policy(policy, now.at)
         self._queue.change_policy(policy, now.at)
-        self.breaker.unready.news = True
+        self.breaker.unready.dirty = True
         return self._reconciler.reconcile_all(list(self.pods.known.values()), now)
 
     # What is known

@@ -1,14 +1,13 @@
-"""Which pods are to be evicted and when, and which may be evicted now: deadlines, settling, turns, retries.
-A pod waits in one place at a time: first for its deadline, then until it has settled, then in its flow for its turn and
-for limits and pauses. When its turn comes while pods of earlier tiers are to leave first, it is passed over, and waits
-for those (``leaving_order``). A pod whose eviction has failed waits for its next try, then in flows behind all first
-tries. The place is in its record (``state``), and so is its order there (``turn``). The queues hold hints only: they
-say which pod is next.
-If the circuit breaker is enabled, an eviction settles: it waits ``settle_seconds``, so that a surge of taints is
+"""Which pods are to be evicted and when, and which may be evicted now: deadlines, stabilizing, turns, retries.
+A pod waits in one place at a time: first for its deadline, then until it has stabilized, then in its flow for its turn
+and for limits and pauses. When its turn comes while pods of earlier tiers are to leave first, it is passed over, and
+waits for those (``leaving_order``). A pod whose eviction has failed waits for its next try, then in flows behind all
+first tries. The place is in its record (``state``), and so is its order there (``turn``). The queues hold hints only:
+they say which pod is next.
+If the circuit breaker is enabled, an eviction stabilizes: it waits ``settle_seconds``, so that a surge of taints is
 noticed, and for the first lists of nodes that were newly tainted until then, but no longer than ``list_wait_seconds``.
 Both times count from its deadline, or from when the deadline became known. An eviction that is held anyway does not
-settle. Nor does an exempt eviction: for these the breaker counts nodes, not pods. (``Attempts.settle`` is unrelated: it
-ends work in flight.)
+stabilize. Nor does one that bypasses limits: for these the breaker counts nodes, not pods.
 The limits (``limits``) and the turns of the nodes (``fair_queue``) have state of their own.
 Passive: ``reconciler`` says what is wanted and advances the queue, ``fair_queue`` says which pod is first.
 """
@@ -31,7 +30,7 @@ from taint_eviction.core.pods import (
     Queued,
     Retrying,
     Schedule,
-    Settling,
+    Stabilizing,
     Waiting,
     WaitingState,
 )
@@ -39,7 +38,7 @@ from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.timed_queue import TimedWorkerQueue
 
 # The places in which pods that came later than their taint are counted.
-_COUNTED = Settling | Queued | Following
+_COUNTED = Stabilizing | Queued | Following
 
 # One of so many retries follows a call without an answer.
 _UNANSWERED_EACH = 4
@@ -48,8 +47,8 @@ _UNANSWERED_EACH = 4
 class EvictionQueue:
     """All evictions that are wanted and have not begun.
 
-    ``is_blocked`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles. ``order``: who waits for
-    pods of earlier tiers.
+    ``is_blocked`` tells whether a flow is held back. ``settle_seconds`` None: nothing stabilizes. ``order``: who waits
+    for pods of earlier tiers.
     """
 
     def __init__(
@@ -66,15 +65,15 @@ class EvictionQueue:
         self.waited_until = -math.inf
         self._pods = pods
         self._limits = Limits(policy)
-        self._settles = settle_seconds is not None
-        self._settle_seconds = settle_seconds or 0.0
-        self._more_seconds = max(0.0, list_wait_seconds - self._settle_seconds)
+        self._stabilizes = settle_seconds is not None
+        self._stabilizing_seconds = settle_seconds or 0.0
+        self._more_seconds = max(0.0, list_wait_seconds - self._stabilizing_seconds)
         self._unlisted_since = math.inf
         self._is_blocked = is_blocked
         self._has_moved = False
         self._turns = itertools.count(1)
         self._retries_taken = 0
-        self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
+        self._first_tries, self._stabilizing, self._retries = (TimedWorkerQueue() for _ in range(3))
         # First tries, retries after an answer, and retries after a call without one, which may hang again.
         self._due_first, self._due_again, self._due_unanswered = (
             FairQueue(is_blocked, self._limits.buckets, self._pass_over) for _ in range(3)
@@ -83,7 +82,7 @@ class EvictionQueue:
         self._following = FairQueue(is_blocked, self._limits.buckets)
         # When another taint becomes the effective one of a pod, which may then belong in another flow.
         self._taint_changes = TimedWorkerQueue()
-        # By flow: how many settling pods and due first tries came later than the taint that evicts them.
+        # By flow: how many stabilizing pods and due first tries came later than the taint that evicts them.
         self._came_later: Counter[FlowKey] = Counter()
 
     # What is wanted
@@ -95,11 +94,11 @@ class EvictionQueue:
         self.cancel(record)
         if schedule.retry:
             self._enter(record, Retrying(schedule.fire_at, schedule))
-        elif not self._settles:
+        elif not self._stabilizes:
             self._enter(record, Waiting(schedule.fire_at, schedule))
         else:
-            # If a deadline passes before it becomes known, the eviction settles from the moment it is known.
-            self._enter(record, Waiting(record.settles_from(schedule.fire_at, now), schedule))
+            # If a deadline passes before it becomes known, the eviction stabilizes from the moment it is known.
+            self._enter(record, Waiting(record.stabilizes_from(schedule.fire_at, now), schedule))
         record.begin_schedule()
         self.place_taint_change(record.ref, schedule)
 
@@ -108,8 +107,8 @@ class EvictionQueue:
         match record.state:
             case Waiting(schedule=schedule):
                 self._first_tries.cancel(record.ref)
-            case Settling(schedule=schedule):
-                self._settling.cancel(record.ref)
+            case Stabilizing(schedule=schedule):
+                self._stabilizing.cancel(record.ref)
             case Retrying(schedule=schedule):
                 self._retries.cancel(record.ref)
             case Queued(schedule=schedule):
@@ -164,8 +163,8 @@ class EvictionQueue:
         match state:
             case Waiting():
                 self._first_tries.schedule(ref, state.until)
-            case Settling():
-                self._settling.schedule(ref, state.until)
+            case Stabilizing():
+                self._stabilizing.schedule(ref, state.until)
             case Retrying():
                 self._retries.schedule(ref, state.at)
             case Queued(schedule):
@@ -196,7 +195,7 @@ class EvictionQueue:
         self._unlisted_since, self._has_moved = unlisted_since, False
         while (entry := self._first_tries.pop_due(now)) is not None:
             self._move_on(entry.ref)
-        while (at := self._settled_at()) is not None and at <= now and (entry := self._settling.pop_due(now)):
+        while (at := self._stable_at()) is not None and at <= now and (entry := self._stabilizing.pop_due(now)):
             if entry.fire_at >= unlisted_since:
                 self.waited_until = max(self.waited_until, entry.fire_at)
             self._move_on(entry.ref)
@@ -214,23 +213,23 @@ class EvictionQueue:
 
     def _move_on(self, ref: PodRef) -> None:
         record = self._pods.known[ref.key]
-        if isinstance(record.state, Waiting | Settling | Retrying):
+        if isinstance(record.state, Waiting | Stabilizing | Retrying):
             self._enter(record, self.after(record.state))
             self._has_moved = True
 
-    def after(self, state: Waiting | Settling | Retrying) -> Settling | Queued:
+    def after(self, state: Waiting | Stabilizing | Retrying) -> Stabilizing | Queued:
         """Return the state that follows when the time of this one has passed."""
         flow = state.schedule.flow
-        if isinstance(state, Waiting) and self._settles and not (flow.exempt or self._is_blocked(flow)):
-            return Settling(state.until + self._settle_seconds, state.schedule)
+        if isinstance(state, Waiting) and self._stabilizes and not (flow.bypasses_limits or self._is_blocked(flow)):
+            return Stabilizing(state.until + self._stabilizing_seconds, state.schedule)
         return Queued(state.schedule)
 
-    def _settled_at(self) -> float | None:
-        """Return when the first settling pod may advance, if no list of pods ends before that."""
-        at = self._settling.next_fire_at()
+    def _stable_at(self) -> float | None:
+        """Return when the first stabilizing pod may advance, if no list of pods ends before that."""
+        at = self._stabilizing.next_fire_at()
         return at if at is None or at < self._unlisted_since else at + self._more_seconds
 
-    def take(self, now: float, retry: bool, only_exempt: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
+    def take(self, now: float, retry: bool, only_bypassing: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
         """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin.
 
         Retries after a call without an answer come after other retries, so that calls that hang again hold up no
@@ -240,10 +239,10 @@ class EvictionQueue:
             queues = [self._due_again, self._due_unanswered]
             if self._retries_taken % _UNANSWERED_EACH == _UNANSWERED_EACH - 1:
                 queues.reverse()
-            taken = queues[0].take(now, only_exempt) or queues[1].take(now, only_exempt)
+            taken = queues[0].take(now, only_bypassing) or queues[1].take(now, only_bypassing)
             self._retries_taken += taken is not None
         else:
-            taken = self._due_first.take(now, only_exempt)
+            taken = self._due_first.take(now, only_bypassing)
         if taken is None:
             return None
         ref, tokens = taken
@@ -274,30 +273,31 @@ class EvictionQueue:
     # Questions
 
     def due(self) -> int:
-        """Count due first tries that are not held, including settling ones."""
-        return len(self._settling) + self._due_first.free + self._following.free
+        """Count due first tries that are not held, including stabilizing ones."""
+        return len(self._stabilizing) + self._due_first.free + self._following.free
 
     def due_together(self) -> int:
-        """Count those that are due together because of one cause: without exempt ones, and without pods that came to
-        their nodes after the taint. Anybody may create such pods, and must not open the breaker for others.
+        """Count those that are due together because of one cause: without those that bypass limits, and without pods
+        that came to their nodes after the taint. Anybody may create such pods, and must not open the breaker for
+        others.
         """
         came_later = sum(
-            count for flow, count in self._came_later.items() if not (flow.exempt or self._is_blocked(flow))
+            count for flow, count in self._came_later.items() if not (flow.bypasses_limits or self._is_blocked(flow))
         )
-        return self.due() - self._due_first.exempt - came_later
+        return self.due() - self._due_first.bypasses_limits - came_later
 
-    def next_at(self, now: float, retries: bool, stopped: bool, only_exempt: bool = False) -> float | None:
+    def next_at(self, now: float, retries: bool, stopped: bool, only_bypassing: bool = False) -> float | None:
         """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.
-        ``stopped``: none may be evicted; ``only_exempt``: only exempt ones may.
+        ``stopped``: none may be evicted; ``only_bypassing``: only those that bypass limits may.
         """
-        instants = [self._first_tries.next_fire_at(), self._settled_at(), self._taint_changes.next_fire_at()]
+        instants = [self._first_tries.next_fire_at(), self._stable_at(), self._taint_changes.next_fire_at()]
         instants.append(self.order.next_at())
         if not stopped:
-            instants.append(self._due_first.next_at(now, only_exempt))
+            instants.append(self._due_first.next_at(now, only_bypassing))
         if retries:
             instants.append(self._retries.next_fire_at())
             if not stopped:
-                instants += [queue.next_at(now, only_exempt) for queue in (self._due_again, self._due_unanswered)]
+                instants += [queue.next_at(now, only_bypassing) for queue in (self._due_again, self._due_unanswered)]
         return min((instant for instant in instants if instant is not None), default=None)
 
     # What else may change
@@ -306,16 +306,16 @@ class EvictionQueue:
         """Check again which flows are held; return how many first tries are held no longer, of those that count as due
         together.
         """
-        for entry in list(self._settling):
+        for entry in list(self._stabilizing):
             record = self._pods.known[entry.ref.key]
-            if isinstance(record.state, Settling) and self._is_blocked(record.state.schedule.flow):
-                self._settling.cancel(entry.ref)
+            if isinstance(record.state, Stabilizing) and self._is_blocked(record.state.schedule.flow):
+                self._stabilizing.cancel(entry.ref)
                 self._enter(record, Queued(record.state.schedule))
         for queue in (self._due_again, self._due_unanswered):
             queue.reconsider()
         held = [flow for flow in self._came_later if self._holds(flow)]
         released = self._due_first.reconsider() + self._following.reconsider()
-        came_later = sum(self._came_later[flow] for flow in held if not (flow.exempt or self._holds(flow)))
+        came_later = sum(self._came_later[flow] for flow in held if not (flow.bypasses_limits or self._holds(flow)))
         return released - came_later
 
     def _holds(self, flow: FlowKey) -> bool:

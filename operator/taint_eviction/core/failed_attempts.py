@@ -99,7 +99,7 @@ class FailedAttempts:
         Where the retry asks the eviction API, it does not begin before a budget's refusal allows it, but when the
         patience ends. A deletion only waits if the attempt before was a deletion that failed.
         """
-        until = asks_until(handling, self)
+        until = eviction_api_until(handling, self)
         if asks(handling, self, now) and not self.refused:
             return max(self.retry_at, min(self.ask_again_at, until))
         return min(max(self.retry_at, self.ask_again_at), until) if self.asked else self.retry_at
@@ -126,7 +126,7 @@ def asks(handling: Handling, failures: FailedAttempts | None, now: float) -> boo
             assert_never(handling.mode)
 
 
-def asks_until(handling: Handling, failures: FailedAttempts | None) -> float:
+def eviction_api_until(handling: Handling, failures: FailedAttempts | None) -> float:
     """Return until when the eviction API is used if it keeps refusing; infinite: indefinitely, or not known yet."""
     match handling.mode:
         case EvictionMode.DELETE:

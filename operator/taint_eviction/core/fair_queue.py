@@ -31,13 +31,13 @@ def _outnumber(kept: Sized, live: int) -> bool:
 class FlowKey(NamedTuple):
     """What the pods of a flow have in common; ``rule`` is the name of the policy's rule, "" where none matched.
 
-    ``exempt``: its pods are evicted first, and without limits.
+    ``bypasses_limits``: its pods are evicted first, and without limits.
     """
 
     node_name: str
     namespace: str
     rule: str
-    exempt: bool = False
+    bypasses_limits: bool = False
 
 
 class _Entry(NamedTuple):
@@ -106,8 +106,8 @@ class FairQueue:
         self._next_turns: dict[str, int] = {}
         self._counted = 0
         self._blocked = 0
-        # How many pods are in exempt flows that are not held.
-        self.exempt = 0
+        # How many pods are in flows that bypass limits and are not held.
+        self.bypasses_limits = 0
 
     def __len__(self) -> int:
         """Count the pods, held ones included."""
@@ -127,7 +127,7 @@ class FairQueue:
         heapq.heappush(flow.entries, entry)
         flow.live += 1
         self._blocked += flow.blocked
-        self.exempt += key.exempt and not flow.blocked
+        self.bypasses_limits += key.bypasses_limits and not flow.blocked
         if flow.place is None or fire_at < flow.place.fire_at:
             flow.keeper = None
             self._put(flow)
@@ -139,12 +139,12 @@ class FairQueue:
             del self._entries[ref.key]
             self._leave(entry.flow)
 
-    def take(self, now: float, only_exempt: bool = False) -> tuple[PodRef, tuple[Token, ...]] | None:
+    def take(self, now: float, only_bypassing: bool = False) -> tuple[PodRef, tuple[Token, ...]] | None:
         """Remove and return the next pod, with a reserved token of each of its limits; None if none may be evicted."""
         while (flow := self._called_first(now)) is not None:
-            if flow.key.exempt:
+            if flow.key.bypasses_limits:
                 return self._serve(flow), ()
-            if only_exempt:
+            if only_bypassing:
                 return None
             if self._passes_over(ref := flow.entries[0].ref, now):
                 self.discard(ref)
@@ -168,11 +168,11 @@ class FairQueue:
             if at is not None:
                 heapq.heappush(self._calls, (at, self._count(), bucket))
 
-    def next_at(self, now: float, only_exempt: bool = False) -> float | None:
+    def next_at(self, now: float, only_bypassing: bool = False) -> float | None:
         """Return when the next pod may be taken if only time passes; None: not before something else happens."""
         first = self._first(self._ready)
-        if only_exempt:
-            return now if first is not None and first.key.exempt else None
+        if only_bypassing:
+            return now if first is not None and first.key.bypasses_limits else None
         if first is not None:
             return now
         call = self._next_call()
@@ -185,17 +185,17 @@ class FairQueue:
 
     def reconsider(self) -> int:
         """Check again for every flow whether it is held, and what limits it. Return how many pods are held no longer;
-        exempt ones do not count.
+        those that bypass limits do not count.
         """
-        self._ready, self._kept, self._calls, self._blocked, self.exempt = [], {}, [], 0, 0
+        self._ready, self._kept, self._calls, self._blocked, self.bypasses_limits = [], {}, [], 0, 0
         released = 0
         for flow in self._flows.values():
             was_blocked = flow.blocked
             flow.blocked, flow.place, flow.keeper, flow.called_by = self._is_blocked(flow.key), None, None, None
             if flow.blocked:
                 self._blocked += flow.live
-            elif flow.key.exempt:
-                self.exempt += flow.live
+            elif flow.key.bypasses_limits:
+                self.bypasses_limits += flow.live
             elif was_blocked:
                 released += flow.live
             self._put(flow)
@@ -217,7 +217,7 @@ class FairQueue:
     def _place(self, flow: _Flow) -> _Place:
         while self._entries.get(flow.entries[0].ref.key) is not flow.entries[0]:
             heapq.heappop(flow.entries)
-        turn = -1 if flow.key.exempt else max(self._turn, self._next_turns.get(flow.key.node_name, 0))
+        turn = -1 if flow.key.bypasses_limits else max(self._turn, self._next_turns.get(flow.key.node_name, 0))
         return _Place(turn, flow.entries[0].fire_at, flow.entries[0].order, flow)
 
     def _first(self, places: list[_Place]) -> _Flow | None:
@@ -273,7 +273,7 @@ class FairQueue:
     def _serve(self, flow: _Flow) -> PodRef:
         entry = heapq.heappop(flow.entries)
         del self._entries[entry.ref.key]
-        if not flow.key.exempt:
+        if not flow.key.bypasses_limits:
             self._count_turn(flow.key.node_name)
         self._leave(flow)
         return entry.ref
@@ -288,7 +288,7 @@ class FairQueue:
     def _leave(self, flow: _Flow) -> None:
         flow.live -= 1
         self._blocked -= flow.blocked
-        self.exempt -= flow.key.exempt and not flow.blocked
+        self.bypasses_limits -= flow.key.bypasses_limits and not flow.blocked
         if flow.live == 0:
             del self._flows[flow.key]
             flow.place = None

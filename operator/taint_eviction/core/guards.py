@@ -73,8 +73,8 @@ class _Grounds:
         return self.ordered.latch
 
     @property
-    def holds_exempt(self) -> bool:
-        """Return whether an open breaker blocks exempt evictions, too."""
+    def blocks_bypassing(self) -> bool:
+        """Return whether an open breaker blocks evictions that bypass limits, too."""
         return self.latch is not None and (self.latch.out_of_service or self.latch.unreadable)
 
 
@@ -89,9 +89,9 @@ class _LiveGrounds(_Grounds):
         return self.breaker.latch
 
     @property
-    def holds_exempt(self) -> bool:
+    def blocks_bypassing(self) -> bool:
         latch = self.breaker.latch
-        return latch is not None and (self.breaker.holds_exempt or latch.out_of_service or latch.unreadable)
+        return latch is not None and (self.breaker.blocks_bypassing or latch.out_of_service or latch.unreadable)
 
 
 class Guard:
@@ -114,10 +114,10 @@ class Guard:
 
 
 class ClusterGuard(Guard):
-    """Blocks all evictions, or all but exempt ones."""
+    """Blocks all evictions, or all but those that bypass limits."""
 
-    def blocks(self, exempt: bool, now: Moment) -> bool:
-        """Return whether it blocks all evictions; ``exempt``: the exempt ones, too."""
+    def blocks(self, bypasses_limits: bool, now: Moment) -> bool:
+        """Return whether it blocks all evictions; ``bypasses_limits``: those that bypass limits, too."""
         raise NotImplementedError
 
 
@@ -132,15 +132,15 @@ class FlowGuard(Guard):
 class _OrdersUnknown(ClusterGuard):
     reason, noun, ends = WaitReason.ORDERS_UNKNOWN, "a control state that is not known", "it has been read"
 
-    def blocks(self, exempt: bool, now: Moment) -> bool:
+    def blocks(self, bypasses_limits: bool, now: Moment) -> bool:
         return self._grounds.control_state is None
 
 
 class _BreakerOpen(ClusterGuard):
     reason, noun, ends = WaitReason.BREAKER_OPEN, "the circuit breaker", "it is reset"
 
-    def blocks(self, exempt: bool, now: Moment) -> bool:
-        return self._grounds.latch is not None and (not exempt or self._grounds.holds_exempt)
+    def blocks(self, bypasses_limits: bool, now: Moment) -> bool:
+        return self._grounds.latch is not None and (not bypasses_limits or self._grounds.blocks_bypassing)
 
     def says(self, flow: FlowKey) -> Pause | None:
         latch = self._grounds.latch
@@ -150,7 +150,7 @@ class _BreakerOpen(ClusterGuard):
 class _EverythingPaused(ClusterGuard):
     reason, noun = WaitReason.PAUSED, "the pause of all evictions"
 
-    def blocks(self, exempt: bool, now: Moment) -> bool:
+    def blocks(self, bypasses_limits: bool, now: Moment) -> bool:
         return self._grounds.ordered.cluster is not None
 
     def says(self, flow: FlowKey) -> Pause | None:
@@ -229,11 +229,11 @@ class GuardList:
 
     def blocking(self, flow: FlowKey, now: Moment) -> WaitReason | None:
         """Return why a flow is blocked; None if it is not."""
-        return self.blocking_all(now, flow.exempt) or self.blocking_flow(flow)
+        return self.blocking_all(now, flow.bypasses_limits) or self.blocking_flow(flow)
 
-    def blocking_all(self, now: Moment, exempt: bool = False) -> WaitReason | None:
-        """Return why all evictions, or all ``exempt`` ones, are blocked; None if they are not."""
-        return next((guard.reason for guard in self._of_cluster if guard.blocks(exempt, now)), None)
+    def blocking_all(self, now: Moment, bypasses_limits: bool = False) -> WaitReason | None:
+        """Return why all evictions, or all ``bypasses_limits`` ones, are blocked; None if they are not."""
+        return next((guard.reason for guard in self._of_cluster if guard.blocks(bypasses_limits, now)), None)
 
     def blocking_flow(self, flow: FlowKey) -> WaitReason | None:
         """Return why a flow is blocked, apart from reasons that block all evictions; None if it is not."""
@@ -246,7 +246,7 @@ class GuardList:
 
     def lasting(self, flow: FlowKey, now: Moment, until_epoch: float) -> list[Guard]:
         """Return each guard that blocks a flow now, and still does at a later time if nobody ends that."""
-        guards = [guard for guard in self._of_cluster if guard.blocks(flow.exempt, now)]
+        guards = [guard for guard in self._of_cluster if guard.blocks(flow.bypasses_limits, now)]
         blocking: list[Guard] = [*guards, *(guard for guard in self._of_flows if guard.blocks(flow))]
         return [guard for guard in blocking if not (guard.says(flow) or Pause()).has_ended(until_epoch)]
 
@@ -276,7 +276,7 @@ class Guards(GuardList):
         """Return the guards as they would be if people changed the control state so; its latch is the breaker's."""
         latch = self._grounds.latch
         if latch is not None:
-            latch = replace(latch, out_of_service=self._grounds.holds_exempt)
+            latch = replace(latch, out_of_service=self._grounds.blocks_bypassing)
         after = self.control_state and change(replace(self.control_state, latch=latch))
         return GuardList(_Grounds(after, self._grounds.paused_rules))
 
@@ -334,7 +334,7 @@ class Guards(GuardList):
             frozenset(guard.reason for guard in self._others() if guard.blocks(False, now)),
         )
         if before - self._noted - {WaitReason.ORDERS_UNKNOWN}:
-            self._breaker.know_backlog()
+            self._breaker.acknowledge_backlog()
         blocking = (guard for guard in self._of_cluster if guard.blocks(False, now))
         self._cluster_blocked.note({each.reason.name: _since(each.says(_ANY_FLOW), now) for each in blocking}, now.at)
         return self._noted != before

@@ -126,7 +126,7 @@ class KnownNodes:
         """Return the version up to which a node is known; 0 if that is not known."""
         return max(known.node.resource_version or 0, self._heard_version or 0)
 
-    def put(self, fact: NodeSeen, now: Moment) -> NodeChange | None:
+    def upsert(self, fact: NodeSeen, now: Moment) -> NodeChange | None:
         """Observe a node; None if the fact is outdated or changes nothing that matters for decisions on its pods."""
         node, known = fact.node, self.known.get(fact.node.name)
         last = None if known is None else (known.node.resource_version, known.seen_at)
@@ -172,14 +172,14 @@ class KnownNodes:
         )
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
 
-    def settle_outages(self) -> list[str]:
+    def resume_outages(self) -> list[str]:
         """At the end of a list after a gap, let the taints that it showed again keep their start; return the nodes'
         names.
         """
         resumed = []
         for name in self._outages.undecided():
             known = self.known[name]
-            sightings = self._outages.settle(name, known.sightings)
+            sightings = self._outages.resume_undecided(name, known.sightings)
             if sightings != known.sightings:
                 known.sightings = sightings
                 resumed.append(name)

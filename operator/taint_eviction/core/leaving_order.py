@@ -191,7 +191,7 @@ class LeavingOrder:
     def wait(self, ref: PodRef, now: float) -> TierWait | None:
         """Return for whom a due pod waits; None: for nobody."""
         leaving = self._leaving.get(ref.key)
-        if leaving is None or leaving.ref.uid != ref.uid or leaving.flow is None or leaving.flow.exempt:
+        if leaving is None or leaving.ref.uid != ref.uid or leaving.flow is None or leaving.flow.bypasses_limits:
             return None
         if now >= (applies_until := self._applies_until(leaving.node_name)):
             return None

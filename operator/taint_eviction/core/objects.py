@@ -139,7 +139,7 @@ class Node:
         return self.labels.get(ZONE_LABEL, "")
 
     @property
-    def exempt(self) -> bool:
+    def excluded_from_disruption(self) -> bool:
         """Return whether disruptions of the node do not count, by the label node.kubernetes.io/exclude-disruption."""
         return EXEMPT_LABEL in self.labels
 

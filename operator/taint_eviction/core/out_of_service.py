@@ -3,7 +3,7 @@ With the taint node.kubernetes.io/out-of-service, a person or a remediator state
 garbage collector then force-deletes the node's pods and frees their volumes, but only pods that are terminating
 already. So while the node is not ready, its pods are deleted at once (``EvictionPolicy.handling``). For these nodes the
 breaker counts nodes only: it opens, and also holds these pods, when the taint is new on more nodes than its threshold
-allows. Their pods need not be listed for that, and their evictions do not settle.
+allows. Their pods need not be listed for that, and their evictions do not stabilize.
 
 On a node that is ready it is a taint like any other, and was probably forgotten.
 
@@ -50,8 +50,10 @@ class OutOfServiceNodes:
         """Return the names in order."""
         return sorted(self._names)
 
-    def newly(self, nodes: Mapping[str, KnownNode], newest_old: float, may_be_old: Callable[[str, Taint], bool]) -> int:
-        """Count the nodes with a NoExecute taint of this key that began after ``newest_old``; 0 if all of them are
+    def newly(
+        self, nodes: Mapping[str, KnownNode], counts_from: float, may_be_old: Callable[[str, Taint], bool]
+    ) -> int:
+        """Count the nodes with a NoExecute taint of this key that began after ``counts_from``; 0 if all of them are
         ready. A taint that ``may_be_old`` does not count. If all these nodes are ready, the taint is like any other. If
         one is not ready, the ready ones count as well: somebody may have tainted nodes by mistake.
         """
@@ -59,7 +61,7 @@ class OutOfServiceNodes:
             return 0
         return sum(
             any(
-                taint.key == OUT_OF_SERVICE and since.start_at > newest_old and not may_be_old(name, taint)
+                taint.key == OUT_OF_SERVICE and since.start_at > counts_from and not may_be_old(name, taint)
                 for taint, since in nodes[name].sightings.items()
             )
             for name in self._names

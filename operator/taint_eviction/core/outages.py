@@ -81,7 +81,7 @@ class Outages:
             self._undecided.setdefault(name, now.at)
         return sightings if name in self._undecided else self._resumed(name, sightings, now.at)
 
-    def settle(self, name: str, sightings: dict[Taint, Sighting]) -> dict[Taint, Sighting]:
+    def resume_undecided(self, name: str, sightings: dict[Taint, Sighting]) -> dict[Taint, Sighting]:
         """Do the same for a node that is ``undecided``, once all nodes have been observed after the gap."""
         return self._resumed(name, sightings, self._undecided.pop(name))
 
@@ -105,7 +105,7 @@ class Outages:
 
     def _note_ready(self, fact: NodeSeen, before: Node | None, now: Moment) -> None:
         node = fact.node
-        if node.exempt or node.ready is None or not node.ready.is_true:
+        if node.excluded_from_disruption or node.ready is None or not node.ready.is_true:
             self._ready_since.pop(node.name, None)
             return
         known_since, dated = self._ready_since.get(node.name), node.ready.since

@@ -5,12 +5,12 @@ Queues hold hints only: they find the record that is next, and can be rebuilt fr
 ``PodRecord``, and a test keeps other modules from assigning its fields. ``reconciler`` says what is wanted,
 ``attempts`` what is in flight, ``eviction_queue`` where a pod waits; each calls the transition.
 
-    waiting -> settling -> queued -> in flight -> deleted
+    waiting -> stabilizing -> queued -> in flight -> deleted
                                      in flight -> retrying -> queued
                           queued -> following -> queued
 
 A pod that no longer has to leave changes to ``stays`` from any of these states; if its attempt was held back, it waits
-again. Without a breaker, no pod settles.
+again. Without a breaker, no pod stabilizes.
 
 A record belongs to one UID. It begins when its pod is seen, and ends in one place (``forget``): as soon as the pod is
 no longer known and nothing of it is unfinished. Work in flight is unfinished, and so is a condition that is to be taken
@@ -86,7 +86,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class Stabilizing:
     """The pod is due, and waits until ``until`` in case more nodes are tainted, then for the lists of their pods."""
 
     until: float
@@ -135,7 +135,7 @@ class Deleted:
     at: float
 
 
-WaitingState = Waiting | Settling | Queued | Following | Retrying
+WaitingState = Waiting | Stabilizing | Queued | Following | Retrying
 PendingState = WaitingState | InFlight
 PodState = Stays | PendingState | Deleted
 
@@ -170,7 +170,7 @@ class PodRecord:
     ``seen_at``: when it was last seen. ``bound``: since when it has been bound to its node, None: it is not bound.
     ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
     place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, since when
-    the deadline has been known, and the taint that decided then (None: not told); None: it need not settle.
+    the deadline has been known, and the taint that decided then (None: not told); None: it need not stabilize.
     ``deletion_requested``: if the pod is seen terminating,
     the request took effect, even if no answer came. ``taking_back``: its condition is being taken back, beside whatever
     its state is; None: it is not. ``evacuating_since``: when this leader first heard that the virtual machine in it
@@ -236,8 +236,8 @@ class PodRecord:
         """Note that the place where the pod waits now is the first of a schedule."""
         self.schedule_turn = self.turn
 
-    def settles_from(self, fire_at: float, now: float) -> float:
-        """Return the instant from which the eviction settles: its deadline, or when that became known, if later.
+    def stabilizes_from(self, fire_at: float, now: float) -> float:
+        """Return the instant from which the eviction stabilizes: its deadline, or when that became known, if later.
 
         A deadline that has passed stays the one that counts while another one of the same taint has passed as well:
         the pod's owner may change its seconds again and again, and must not renew the time.

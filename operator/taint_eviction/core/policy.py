@@ -121,15 +121,15 @@ def _named(name: str, patterns: tuple[str, ...]) -> bool:
 @dataclass(frozen=True, slots=True)
 class Handling:
     """The settings for one pod: ``rule`` is the one that matched, None if none did.
-    ``exempt``: the pod is evicted because its node is out of service, before others, and neither limits nor an open
-    breaker hold it (but see ``out_of_service``). ``order``: whether it waits for earlier tiers. ``node_lost``: its
-    node is lost, so it is evicted by a DELETE, although its rule, or the policy, has another mode.
+    ``bypasses_limits``: the pod is evicted because its node is out of service, before others, and neither limits nor
+    an open breaker block it (but see ``out_of_service``). ``order``: whether it waits for earlier tiers.
+    ``node_lost``: its node is lost, so it is evicted by a DELETE, although its rule, or the policy, has another mode.
     """
 
     rule: PolicyRule | None
     mode: EvictionMode
     evict_timeout_seconds: float
-    exempt: bool = False
+    bypasses_limits: bool = False
     order: Order = Order.NONE
     node_lost: bool = False
 
@@ -143,7 +143,7 @@ class Handling:
         """A sort key: settings that allow an eviction sooner come first; paused ones come last, and are equal."""
         if self.paused:
             return (math.inf,)
-        if self.exempt:
+        if self.bypasses_limits:
             return (-math.inf,)
         patience = self.evict_timeout_seconds if self.mode is EvictionMode.EVICT_THEN_DELETE else 0.0
         size = UNLIMITED.size if self.rule is None else self.rule.limit.size
@@ -205,7 +205,7 @@ class EvictionPolicy:
         if self.out_of_service and taint_key == OUT_OF_SERVICE:
             ruled = any(each.names(taint_key) for each in matching) or (rule is not None and rule.pause)
             if not ruled:
-                return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
+                return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, bypasses_limits=True)
         mode, timeout, order = self.mode, self.evict_timeout_seconds, self.order
         if rule is not None:
             mode, order = rule.mode or mode, rule.order or order

@@ -1,6 +1,6 @@
 """Brings each pod's record in line with what is known: evict the pod, how and when, keep it, or end its record.
 Level-triggered: whatever has happened, ``reconcile`` decides from what is known now, to evict or to stay, also when a
-deadline has passed. While work for a pod is in flight, nothing else is scheduled for the pod: settling that work
+deadline has passed. While work for a pod is in flight, nothing else is scheduled for the pod: finishing that work
 decides again. This module carries nothing out (``attempts``).
 """
 
@@ -23,7 +23,7 @@ from taint_eviction.core.pods import (
     PodRecord,
     Queued,
     Schedule,
-    Settling,
+    Stabilizing,
     Stays,
     Step,
 )
@@ -116,7 +116,7 @@ class Reconciler:
         """
         for record in self._pods.on_node(node_name):
             match record.state:
-                case Settling(schedule=schedule) | Queued(schedule=schedule):
+                case Stabilizing(schedule=schedule) | Queued(schedule=schedule):
                     is_due = self._guards.blocking_flow(schedule.flow) is None
                 case InFlight(step=step):
                     is_due = step is not Step.ENDING
@@ -165,8 +165,8 @@ class Reconciler:
         while (record := self._queue.pop_taint_change(now.at)) is not None:
             effects += self.reconcile(record, now)
         if self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now)):
-            self._breaker.unready.news = True
-        self._breaker.presume(self._queue.waited_until)
+            self._breaker.unready.dirty = True
+        self._breaker.lists_overdue(self._queue.waited_until)
         return effects
 
     def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Event]:
@@ -287,7 +287,7 @@ class Reconciler:
         return self.release(record, now)
 
     def release(self, record: PodRecord, now: Moment) -> list[Event]:
-        """Forget a pod and cancel its schedule; while work for it is in flight, settling that work cancels the
+        """Forget a pod and cancel its schedule; while work for it is in flight, finishing that work cancels the
         schedule.
         """
         self._pods.detach(record)
@@ -347,4 +347,4 @@ def _grace_ends_at(pod: Pod, now: Moment) -> float:
 def flow_of(record: PodRecord, handling: Handling) -> FlowKey:
     """Return the flow in which a pod that is handled so waits."""
     rule = "" if handling.rule is None else handling.rule.name
-    return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.exempt)
+    return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.bypasses_limits)

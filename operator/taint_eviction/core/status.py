@@ -22,7 +22,7 @@ from taint_eviction.core.breaker_table import (
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope, Release
 from taint_eviction.core.decision import Decision, Evict, Stay, StayReason
 from taint_eviction.core.eviction_queue import EvictionQueue
-from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
+from taint_eviction.core.failed_attempts import FailedAttempts, eviction_api_until
 from taint_eviction.core.guards import GuardList, Guards, WaitReason
 from taint_eviction.core.instants import Moment, sight
 from taint_eviction.core.known_nodes import KnownNodes
@@ -38,7 +38,7 @@ from taint_eviction.core.pods import (
     Queued,
     Retrying,
     Schedule,
-    Settling,
+    Stabilizing,
     Waiting,
     WaitingState,
 )
@@ -55,8 +55,8 @@ class Pending:
     """A pod that has a deadline or is being evicted.
 
     ``state``: that of its record. ``wait_reason``: why the due pod is not evicted now, None: it is not due, is being
-    evicted, or waits for its next try. ``asks_until``: until when the eviction API is used, as far as is known now
-    (infinite: indefinitely). ``tier_wait``: for whom it waits, None: for no pod of an earlier tier.
+    evicted, or waits for its next try. ``eviction_api_until``: until when the eviction API is used, as far as is known
+    now (infinite: indefinitely). ``tier_wait``: for whom it waits, None: for no pod of an earlier tier.
     """
 
     record: PodRecord
@@ -65,7 +65,7 @@ class Pending:
     state: PendingState
     wait_reason: WaitReason | None
     failures: FailedAttempts | None
-    asks_until: float
+    eviction_api_until: float
     tier_wait: TierWait | None = None
 
 
@@ -161,7 +161,7 @@ class Status:
     def waiting_counts(self, now: Moment) -> Counter[WaitReason]:
         """Count the due pods that wait, retries included, by the reason they wait for; looks at each pod."""
         states = [record.state for record in self._pods]
-        counts = Counter({WaitReason.SETTLING: sum(isinstance(state, Settling) for state in states)})
+        counts = Counter({WaitReason.SETTLING: sum(isinstance(state, Stabilizing) for state in states)})
         for places, reason in ((Queued, WaitReason.LIMITED), (Following, WaitReason.EARLIER_TIER)):
             flows = Counter(state.schedule.flow for state in states if isinstance(state, places))
             for flow, count in flows.items():
@@ -213,7 +213,7 @@ class Status:
         tier_wait = None
         if wait_reason is WaitReason.LIMITED and (tier_wait := self._queue.order.wait(record.ref, now.at)) is not None:
             wait_reason = WaitReason.EARLIER_TIER
-        until = min(asks_until(handling, record.failures), self._reconciler.deletes_at(record, decision, now))
+        until = min(eviction_api_until(handling, record.failures), self._reconciler.deletes_at(record, decision, now))
         return Pending(record, decision, handling, state, wait_reason, record.failures, until, tier_wait)
 
     def _state(self, record: PodRecord, decision: Evict, now: Moment) -> tuple[PendingState, WaitReason | None]:
@@ -232,9 +232,9 @@ class Status:
         if isinstance(state, Waiting) or (isinstance(state, Retrying) and state.at <= now.at):
             state = self._queue.after(state)
         match state:
-            case Settling() if state.until <= now.at:
+            case Stabilizing() if state.until <= now.at:
                 return Queued(state.schedule), WaitReason.UNLISTED
-            case Settling():
+            case Stabilizing():
                 return state, WaitReason.SETTLING
             case Queued() | Following():
                 return Queued(state.schedule), WaitReason.LIMITED
@@ -282,6 +282,6 @@ class Status:
         if wait_reason is not None:
             state = Queued(schedule)
         elif is_due and self.breaker.policy.enabled:
-            state, wait_reason = Settling(math.inf, schedule), WaitReason.SETTLING
+            state, wait_reason = Stabilizing(math.inf, schedule), WaitReason.SETTLING
         handling = self._reconciler.handling(record, decision, now)
         return Explanation(record, decision, Pending(record, decision, handling, state, wait_reason, None, math.inf))

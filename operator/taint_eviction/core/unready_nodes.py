@@ -69,7 +69,7 @@ class UnreadyNodes:
         self._lost_in: Counter[str] = Counter()
         # Whether, since the last evaluation (``Breaker.evaluate``), an outage may have become too large or evictions
         # due.
-        self.news = False
+        self.dirty = False
         self._heard_at = -math.inf
 
     # What is seen
@@ -82,7 +82,7 @@ class UnreadyNodes:
         """Observe a node."""
         node, before = fact.node, self._nodes.get(fact.node.name)
         same = before if before is not None and before.uid == node.uid else None
-        counts = not node.exempt and not (self._policy.without_control_plane and node.control_plane)
+        counts = not node.excluded_from_disruption and not (self._policy.without_control_plane and node.control_plane)
         seen_at = now.at if fact.asked_at is None else fact.asked_at
         seen = _SeenNode(node.uid, node.zone, counts, node.ready, seen_at, self._lost_at(fact, same, now))
         if before is not None and (before.zone, before.counts, before.lost_at) == (node.zone, counts, seen.lost_at):
@@ -104,7 +104,7 @@ class UnreadyNodes:
             self._zones[before.zone] -= 1
             self._lost_in[before.zone] -= self.lost.pop(name, None) is not None
             self._dated.pop(name, None)
-        self.news = True
+        self.dirty = True
 
     def _lost_at(self, fact: NodeSeen, same: _SeenNode | None, now: Moment) -> float | None:
         ready = fact.node.ready
@@ -144,9 +144,9 @@ class UnreadyNodes:
         return (name for name, seen in self._nodes.items() if seen.counts and seen.ready and not seen.ready.is_true)
 
     @property
-    def has_news(self) -> bool:
+    def needs_evaluation(self) -> bool:
         """Return whether the result of ``too_much`` may have changed: most outages are too small to matter."""
-        return self.news and (
+        return self.dirty and (
             self._is_exceeded(None, len(self.lost))
             or (self._policy.zone is not None and any(self._is_exceeded(*zone) for zone in self._lost_in.items()))
         )
@@ -155,16 +155,16 @@ class UnreadyNodes:
         threshold, total = self.threshold(zone), self.total if zone is None else self._zones[zone]
         return threshold is not None and threshold.exceeded_by(count, total)
 
-    def together(self, known_at: float) -> Iterator[LostNodes]:
+    def together(self, acknowledged_at: float) -> Iterator[LostNodes]:
         """Yield the nodes that are not ready, each with how many others became unready within its window.
-        The window is the policy's, before and after that node's outage began. Outages that began by ``known_at`` are
-        known to people and do not count. First for all nodes, then for zones if they have a threshold.
+        The window is the policy's, before and after that node's outage began. Outages that began by ``acknowledged_at``
+        are known to people and do not count. First for all nodes, then for zones if they have a threshold.
         """
-        for zone, nodes in self._groups(known_at):
+        for zone, nodes in self._groups(acknowledged_at):
             yield from self._counted(nodes, zone)
 
-    def _groups(self, known_at: float) -> Iterator[tuple[str | None, Mapping[str, float]]]:
-        lost = {name: at for name, at in self.lost.items() if at > known_at}
+    def _groups(self, acknowledged_at: float) -> Iterator[tuple[str | None, Mapping[str, float]]]:
+        lost = {name: at for name, at in self.lost.items() if at > acknowledged_at}
         yield None, lost
         if self._policy.zone is None:
             return
@@ -185,11 +185,11 @@ class UnreadyNodes:
         window = self._policy.window_seconds
         return bisect_right(starts, at + window) - bisect_left(starts, at - window)
 
-    def too_much(self, evictions: Evictions, due: bool, known_at: float) -> str | None:
+    def too_much(self, evictions: Evictions, due: bool, acknowledged_at: float) -> str | None:
         """Return which outage exceeds its threshold and causes an eviction (``due``: soon), as a sentence; None if none
         does.
         """
-        for zone, nodes in self._groups(known_at):
+        for zone, nodes in self._groups(acknowledged_at):
             if not self._is_exceeded(zone, len(nodes)):
                 continue
             for lost in self._counted(nodes, zone):
@@ -207,13 +207,13 @@ class UnreadyNodes:
         """Return how many nodes of a zone (None: of all nodes) may be lost."""
         return self._policy.lifecycle_nodes if zone is None else self._policy.zone if zone else None
 
-    def names(self, lost: LostNodes, known_at: float) -> set[str]:
+    def names(self, lost: LostNodes, acknowledged_at: float) -> set[str]:
         """Return the names of the nodes of an outage."""
         window, dated_at = self._policy.window_seconds, self._dated[lost.name]
         return {
             name
             for name, at in self.lost.items()
-            if at > known_at and min(abs(at - lost.lost_at), abs(self._dated[name] - dated_at)) <= window
+            if at > acknowledged_at and min(abs(at - lost.lost_at), abs(self._dated[name] - dated_at)) <= window
         }
 
     def has_caused(self, lost: LostNodes, evictions: Iterable[PodRecord]) -> bool:

@@ -110,17 +110,17 @@ class Words(Form):
 @dataclass(frozen=True, slots=True)
 class Nodes(Form):
     """A threshold of nodes: ``25%``, ``40``, or ``25%,40`` for whichever is exceeded first.
-    ``exempt`` is the word for no threshold (None); "": no word is accepted.
+    ``unlimited`` is the word for no threshold (None); "": no word is accepted.
     """
 
-    exempt: str = ""
+    unlimited: str = ""
 
     def parse(self, value: object) -> NodeThreshold | None:
         """Read number and share."""
         if isinstance(value, NodeThreshold):
             return value
         text = "off" if value is False else str(value).strip()  # YAML reads off as false.
-        if self.exempt and text == self.exempt:
+        if self.unlimited and text == self.unlimited:
             return None
         number, percent = None, None
         for part in text.split(","):
@@ -130,13 +130,13 @@ class Nodes(Form):
             elif _NUMBER.fullmatch(part.strip()) and number is None:
                 number = int(part)
             else:
-                raise ValueError("25%, 40, or 25%,40" + (f", or {self.exempt}" if self.exempt else ""))
+                raise ValueError("25%, 40, or 25%,40" + (f", or {self.unlimited}" if self.unlimited else ""))
         return NodeThreshold(number, percent)
 
     def plain(self, value: Any) -> str:
         """Return share and number, or the word."""
         if value is None:
-            return self.exempt
+            return self.unlimited
         share = [] if value.percent is None else [f"{value.percent:g}%"]
         return ",".join([*share, *([] if value.number is None else [f"{value.number}"])])
 

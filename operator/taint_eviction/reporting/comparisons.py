@@ -55,7 +55,7 @@ class ComparisonReporter:
         logger.log(level, "%s", said, extra=line)
 
 
-async def look_after(shadow: Shadow, clock: Clock) -> None:
+async def scan(shadow: Shadow, clock: Clock) -> None:
     """Let the shadow check open evictions every second, until cancelled."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)

@@ -46,7 +46,7 @@ def node_line(node: Node) -> dict[str, Any]:
     """Return the line about a node, without its time."""
     taints = [_taint(taint) for taint in node.taints]
     ready: dict[str, Any] = {} if node.ready is None else {"ready": node.ready.status, "ready_since": node.ready.since}
-    flags = {"exempt": node.exempt, "shutting_down": node.is_shutting_down}
+    flags = {"exempt": node.excluded_from_disruption, "shutting_down": node.is_shutting_down}
     more = {name: True for name, is_set in flags.items() if is_set}
     return {"what": "node", "node": node.name, "uid": node.uid, "taints": taints, **ready, **more}
 

@@ -1,7 +1,7 @@
 """Reporters of events besides the log: metrics, and the Kubernetes events that people see.
 
 Each is a ``Reporter``: synchronous, never blocking, never raising the world's errors. They do not know each other;
-``LiveController`` calls all of them. Every replica sees the changes of nodes and pods, and only the leader reports
+``Live`` calls all of them. Every replica sees the changes of nodes and pods, and only the leader reports
 them (``LeaderReporter``).
 """
 

@@ -20,7 +20,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import LabelSelector
 from taint_eviction.core.leaving_order import TierWait
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pods import Following, InFlight, Queued, Retrying, Settling, Waiting
+from taint_eviction.core.pods import Following, InFlight, Queued, Retrying, Stabilizing, Waiting
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.sentences import bracketed
 from taint_eviction.core.status import Pending, Status
@@ -352,7 +352,7 @@ def state_of(pending: Pending) -> str:
             return "waiting"
         case Queued() if pending.wait_reason is not None and not pending.wait_reason.is_place:
             return "held"
-        case Settling() | Queued() | Following() | Retrying():
+        case Stabilizing() | Queued() | Following() | Retrying():
             if pending.failures is None:
                 return "due"
             return "retrying" if pending.failures.block is None else "blocked"
@@ -418,9 +418,9 @@ def eviction(pending: Pending, status: Status, process: ProcessState, now: Momen
         "error": None if failures is None else failures.message,
         "nextTryInSeconds": None if retry_at is None else round(max(0.0, retry_at - now.at), 3),
         "mode": handling.mode.value,
-        "deletesAt": time_text(pending.asks_until, now) if math.isfinite(pending.asks_until) else None,
+        "deletesAt": time_text(pending.eviction_api_until, now) if math.isfinite(pending.eviction_api_until) else None,
         "rule": handling.rule and handling.rule.name,
-        "outOfService": handling.exempt,
+        "outOfService": handling.bypasses_limits,
         "nodeLost": handling.node_lost,
     }
 

@@ -37,7 +37,7 @@ from taint_eviction.core.events import AdoptionRefused, CountdownAdopted, GivenB
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE, Pod, PodRef, Taint
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, Clock, FailureReason, Gate, WantedChange
@@ -119,7 +119,7 @@ class _Carriers:
         """Return those that are bound to a node of this name."""
         return self._by_node.get(name, ())
 
-    def put(self, pod: Pod, written: Note | None = None) -> bool:
+    def upsert(self, pod: Pod, written: Note | None = None) -> bool:
         """Note a pod as it is; return whether it has a note, or a mark whose note is known.
 
         ``written``: the note that this process has just written, though the pod does not have it.
@@ -161,7 +161,7 @@ class Adopter:
 
     def __init__(
         self,
-        live: LiveController,
+        live: Live,
         door: AdoptionDoor,
         node_reads: NodeReads,
         gate: Gate,
@@ -259,7 +259,7 @@ class Adopter:
         """Follow a fact that the core has observed."""
         match fact:
             case PodSeen():
-                if self._carriers.put(fact.pod):
+                if self._carriers.upsert(fact.pod):
                     self._check(fact.pod.ref)
             case PodGone():
                 self._carriers.drop(fact.ref)
@@ -371,7 +371,7 @@ class Adopter:
             """Decide for the last time, on the pod as it was just read."""
             marked[:] = []
             record = self._pods.find(ref)
-            self._carriers.put(pod)
+            self._carriers.upsert(pod)
             if not self._may_mark() or record is None or record.in_flight or record.deleted or not may_be_marked(pod):
                 return None
             taints = [seen.taint for seen in self._nodes.taints_on(pod.node_name) or ()]
@@ -420,11 +420,11 @@ class Adopter:
                 return
             if pod.adoption is None or not change.noted.keys() <= {*pod.adoption.noted}:
                 # The mark stands: from now on only this process knows what the seconds were.
-                self._carriers.put(pod, note_of(tolerations, change.noted))
+                self._carriers.upsert(pod, note_of(tolerations, change.noted))
                 self._check(ref)
                 self._refuse(ref, CallFailed(_NOT_NOTED, reason=FailureReason.FORBIDDEN))
                 return
-        self._carriers.put(pod)
+        self._carriers.upsert(pod)
         self._check(ref)
         refused = self._refusals.pop(ref, None)
         self._unanswered = False
@@ -539,7 +539,7 @@ class Adopter:
         given: list[CountdownChange] = []
 
         def wanted(pod: Pod) -> CountdownChange | None:
-            self._carriers.put(pod)
+            self._carriers.upsert(pod)
             change = self._returns(pod) if self._may_return() else None
             given[:] = [] if change is None else [change]
             return change
@@ -568,7 +568,7 @@ class Adopter:
         if pod.adoption is None and not lost:
             self._carriers.drop(pod.ref)
         else:
-            self._carriers.put(pod)
+            self._carriers.upsert(pod)
             self._to_check[pod.ref] = None
             if lost:
                 self._keep(pod.ref, CallFailed(_NOT_NOTED, reason=FailureReason.FORBIDDEN))
@@ -643,7 +643,7 @@ class Adopter:
             return False
         if pod is None:
             self._carriers.drop(ref)
-        elif self._carriers.put(pod):
+        elif self._carriers.upsert(pod):
             self._check(ref)
         return True
 

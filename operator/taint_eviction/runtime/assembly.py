@@ -20,7 +20,7 @@ from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.dry_run import DryRunAdoptions, DryRunWriter
 from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.evictor import Evictor
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import (
@@ -41,7 +41,7 @@ from taint_eviction.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Ports:
     """The outside world of one controller. ``writer`` is unused in a dry run.
     ``watcher`` makes the watcher for a core, which it may ask which objects matter. ``restarted`` is called with the
     kind (nodes, pods) of each watch that ended, ``heard`` with each fact, ``began`` and ``attempted`` with each piece
@@ -76,7 +76,7 @@ class Assembled:
     admission policy.
     """
 
-    live: LiveController
+    live: Live
     driver: Driver
     engine: Engine
     control_state: ControlStateSync | None
@@ -84,11 +84,11 @@ class Assembled:
     policy_check: PolicyCheck | None
 
 
-def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
+def assemble(doors: Ports, settings: Settings, rng: random.Random) -> Assembled:
     """Build a controller on these ports; ``rng`` randomizes waits."""
     control_state_known = None if doors.control_state is not None else ControlState()
     controller = make_controller(settings, control_state_known, doors.identity)
-    live = LiveController(controller, doors.clock, doors.reporters, doors.heard, doors.began, doors.attempted)
+    live = Live(controller, doors.clock, doors.reporters, doors.heard, doors.began, doors.attempted)
     node_reads = NodeReads(doors.reader, live, settings.node_read_seconds)
     evictor = Evictor(
         live,

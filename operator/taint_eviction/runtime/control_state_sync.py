@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from taint_eviction.core.control_state import ControlState, Pause, PauseEnds, PauseScope
 from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.lasting_failure import LastingFailure
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, Gate
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class ControlStateSync:
     def __init__(
         self,
         store: ControlStateStore,
-        live: LiveController,
+        live: Live,
         gate: Gate,
         *,
         poll_seconds: float,

@@ -17,7 +17,7 @@ import functools
 from taint_eviction.core.events import CutOff, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.objects import PodRef
 from taint_eviction.runtime.evictor import Evictor
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import Gate
 from taint_eviction.runtime.slow_start import SlowStart
 from taint_eviction.runtime.workers import Worker, Workers
@@ -38,7 +38,7 @@ _MANY_LENT = 50
 class Driver:
     """Starts evictions when they are due."""
 
-    def __init__(self, live: LiveController, evictor: Evictor, gate: Gate, workers: int) -> None:
+    def __init__(self, live: Live, evictor: Evictor, gate: Gate, workers: int) -> None:
         self._live = live
         self._clock = live.clock
         self._evictor = evictor
@@ -149,7 +149,7 @@ class Driver:
         finally:
             if self._taking_back.get(work.ref) is asyncio.current_task():
                 del self._taking_back[work.ref]
-            self._live.settle(work, outcome)
+            self._live.finish(work, outcome)
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)

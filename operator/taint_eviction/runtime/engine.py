@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.pod_watches import PodWatches
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import NodesScope
@@ -20,7 +20,7 @@ class Engine:
 
     def __init__(
         self,
-        live: LiveController,
+        live: Live,
         doors: WatchDoors,
         driver: Driver,
         control_state: ControlStateSync | None = None,

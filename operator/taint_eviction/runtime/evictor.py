@@ -27,7 +27,7 @@ from taint_eviction.core.events import (
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.runtime.backoff import backoff_seconds, blocked_seconds
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, FailureReason, Gate
 from taint_eviction.runtime.workers import Worker
@@ -57,7 +57,7 @@ class Evictor:
 
     def __init__(
         self,
-        live: LiveController,
+        live: Live,
         reader: ClusterReader,
         writer: ClusterWriter,
         node_reads: NodeReads,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.leadership import Elector
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Lifecycle:
 
     def __init__(
         self,
-        live: LiveController,
+        live: Live,
         driver: Driver,
         engine: Engine,
         elector: Elector | None,

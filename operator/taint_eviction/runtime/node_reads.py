@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from taint_eviction.core.facts import NodeGone, NodeSeen
 from taint_eviction.core.objects import Node
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import ClusterReader
 
 _MAX_WAIT_SECONDS = 5.0
@@ -36,7 +36,7 @@ class _Read:
 class NodeReads:
     """Reads nodes for the calls that are about to be made."""
 
-    def __init__(self, reader: ClusterReader, live: LiveController, serves_seconds: float) -> None:
+    def __init__(self, reader: ClusterReader, live: Live, serves_seconds: float) -> None:
         self._reader = reader
         self._live = live
         self._nodes, self._clock = live.controller.nodes, live.clock

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 
 from taint_eviction.core.facts import NodeSeen, NodesSwept, PodSeen, PodsSwept
 from taint_eviction.runtime.list_turns import ListTurns
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, WatchScope
 
 
@@ -29,9 +29,7 @@ class Resync:
     ``cached_lists``: a first list of a node's pods comes with a cached one, unless more lists than that are wanted.
     """
 
-    def __init__(
-        self, reader: ClusterReader, live: LiveController, lists_at_once: int, cached_lists: bool = True
-    ) -> None:
+    def __init__(self, reader: ClusterReader, live: Live, lists_at_once: int, cached_lists: bool = True) -> None:
         self._reader = reader
         self._live = live
         self._clock = live.clock

@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import CallFailed, NodesScope, WatchEnded, Watcher, WatchScope
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.watch_listener import Interpret, ObservingListener
@@ -32,7 +32,7 @@ class WatchDoors:
 
     def __init__(
         self,
-        live: LiveController,
+        live: Live,
         resync: Resync,
         watcher: Watcher,
         interpret: Interpret,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from taint_eviction.core.facts import Fact, NodesHeard, PodSeen
-from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import NodesScope, WatchScope
 
 # Turns an object from a watch into a fact; None if it cannot be read (the function reports that itself).
@@ -23,7 +23,7 @@ class ObservingListener:
     watch clears these three.
     """
 
-    def __init__(self, scope: WatchScope, live: LiveController, interpret: Interpret) -> None:
+    def __init__(self, scope: WatchScope, live: Live, interpret: Interpret) -> None:
         self.watching = asyncio.Event()
         self.gap = asyncio.Event()
         self.up_at: float | None = None

@@ -73,7 +73,7 @@ class Workers:
         finally:
             self._returning.pop(worker, None)
 
-    def leave(self, worker: "Worker") -> None:
+    def detach(self, worker: "Worker") -> None:
         """Free what an attempt has that has ended."""
         self._busy.pop(worker, None)
         self._waiting_long.discard(worker)
@@ -124,4 +124,4 @@ class Worker:
 
     def leave(self) -> None:
         """End the attempt."""
-        self._workers.leave(self)
+        self._workers.detach(self)

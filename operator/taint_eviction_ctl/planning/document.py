@@ -105,7 +105,7 @@ def _order(order: PlannedOrder, now: Moment) -> dict[str, Any]:
 
 
 def _by_rule(handling: Handling | None) -> dict[str, Any]:
-    if handling is not None and handling.exempt:
+    if handling is not None and handling.bypasses_limits:
         return {"mode": handling.mode.value, "outOfService": True}
     if handling is None:
         return {}

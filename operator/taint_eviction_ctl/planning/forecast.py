@@ -78,7 +78,7 @@ def forecast(
     gone = GoneObjects()
     known_nodes, known_pods = KnownNodes(gone), KnownPods(gone)
     for node in nodes:
-        known_nodes.put(NodeSeen(node), now)
+        known_nodes.upsert(NodeSeen(node), now)
     for pod in pods:
         known_pods.upsert(PodSeen(pod), now)
     policies = _by_node(known_nodes, eviction)
@@ -117,7 +117,7 @@ def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) ->
     for name, taints in what_if.taints.items():
         # The writer of the list of taints owns the list from then on.
         changed = replace(nodes.known[name].node, taints=taints, taints_written_at=then.server_epoch)
-        nodes.put(NodeSeen(changed), then)
+        nodes.upsert(NodeSeen(changed), then)
     for name in what_if.deleted_nodes:
         nodes.drop(NodeGone(name), then)
     for ref, tolerations in (what_if.tolerations or {}).items():

@@ -30,4 +30,4 @@ def add_holders(plan: Plan, control_state: ControlState, policy: EvictionPolicy)
 def _flow(pod: PlannedPod) -> FlowKey:
     assert pod.handling is not None
     rule = "" if pod.handling.rule is None else pod.handling.rule.name
-    return FlowKey(pod.facts.pod.node_name or "", pod.ref.key.namespace, rule, pod.handling.exempt)
+    return FlowKey(pod.facts.pod.node_name or "", pod.ref.key.namespace, rule, pod.handling.bypasses_limits)

@@ -98,7 +98,7 @@ class PlannedPod:
     @property
     def out_of_service(self) -> bool:
         """Return whether the pod is evicted by a DELETE because its node is out of service."""
-        return self.handling is not None and self.handling.exempt
+        return self.handling is not None and self.handling.bypasses_limits
 
     @property
     def asks_to_be_held(self) -> bool:

@@ -11,8 +11,8 @@ from contextvars import copy_context
 from dataclasses import dataclass
 
 from taint_eviction.core.policy import EvictionPolicy
-from taint_eviction.reporting.comparisons import look_after
-from taint_eviction.runtime.assembly import Doors, assemble
+from taint_eviction.reporting.comparisons import scan
+from taint_eviction.runtime.assembly import Ports, assemble
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.runtime.time_votes import keep_asking, learn_time
@@ -80,7 +80,7 @@ class Surroundings:
     adoption: bool = False
 
 
-class ControllerProcess(Killable):
+class SimulatedProcess(Killable):
     """The ``incarnation``-th process of a replica, counted from 1; ``name`` is unique among all processes."""
 
     def __init__(self, surroundings: Surroundings, name: str, incarnation: int) -> None:
@@ -106,7 +106,7 @@ class ControllerProcess(Killable):
             self._shadow = Shadow(lambda: self.live.controller.status, gate.may_act, found)
             reporters.append(self._shadow)
         self._gate = gate
-        doors = Doors(
+        doors = Ports(
             clock=clock.server_clock,
             reader=api,
             writer=api,
@@ -136,7 +136,7 @@ class ControllerProcess(Killable):
             if self._elector is not None:
                 group.create_task(self._stand(self._elector), name="elector")
             if self._shadow is not None:
-                group.create_task(look_after(self._shadow, self.live.clock), name="shadow")
+                group.create_task(scan(self._shadow, self.live.clock), name="shadow")
 
     async def _learn_time(self) -> None:
         await learn_time(self._server_clock, self._calls.ask_time)

@@ -13,7 +13,7 @@ from taint_eviction_lab.simulation.calls import World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState
 from taint_eviction_lab.simulation.faults import CHANGES, CallFault, CallFaults, CallKind, Picked
 from taint_eviction_lab.simulation.lease import SimulatedLease
-from taint_eviction_lab.simulation.process import ControllerProcess, SimulatedGate, Surroundings
+from taint_eviction_lab.simulation.process import SimulatedGate, SimulatedProcess, Surroundings
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import HostClock, virtual_now
 from taint_eviction_lab.simulation.watches import Streams
@@ -50,7 +50,7 @@ class SimulatedReplica:
         network = dataclasses.replace(world.network, one_way_seconds=world.network.one_way_seconds + further_seconds)
         world = dataclasses.replace(world, network=network)
         self.nodes, self.pods = Streams(), Streams()
-        self.process: ControllerProcess | BuiltInProcess | None = None
+        self.process: SimulatedProcess | BuiltInProcess | None = None
         self._own_faults = CallFaults()
         self._built_in = built_in
         role = "controller" if built_in is None else f"built-in controller {built_in}, process"
@@ -82,9 +82,9 @@ class SimulatedReplica:
         self.process = self._new_process()
         self._timeline.add(TimelineEntry(virtual_now(), What.STARTED, self._process_name))
 
-    def _new_process(self) -> ControllerProcess | BuiltInProcess:
+    def _new_process(self) -> SimulatedProcess | BuiltInProcess:
         if self._built_in is None:
-            return ControllerProcess(self._surroundings, self._process_name, self._incarnations)
+            return SimulatedProcess(self._surroundings, self._process_name, self._incarnations)
         return BuiltInProcess(self._built_in, self._surroundings, self._process_name, self._incarnations)
 
     @property
@@ -108,7 +108,7 @@ class SimulatedReplica:
 
         ``gracefully``: this returns at once, and the process ends when nothing of its work is under way.
         """
-        if gracefully and isinstance(self.process, ControllerProcess):
+        if gracefully and isinstance(self.process, SimulatedProcess):
             ending = self._restart_gracefully(self.process, after_seconds, adopts)
             self._ending = asyncio.get_running_loop().create_task(ending, name=f"end {self._process_name}")
             return
@@ -123,7 +123,7 @@ class SimulatedReplica:
         else:
             self.start()
 
-    async def _restart_gracefully(self, process: ControllerProcess, after_seconds: float, adopts: bool | None) -> None:
+    async def _restart_gracefully(self, process: SimulatedProcess, after_seconds: float, adopts: bool | None) -> None:
         await process.end()
         await self.restart(after_seconds, adopts)
 

@@ -73,7 +73,7 @@ class Streams:
         """Hold back the latest ``events`` events from now on; deliver any others that are held back."""
         self.lag_events = events
         for stream in list(self._open):
-            stream.let_go()
+            stream.release()
 
     def relist(self) -> None:
         """Let all open watches list again, as after a 410: events under way are lost."""
@@ -204,7 +204,7 @@ class _OpenStream:
             listed = self._cluster.bodies(self._selection)
             asyncio.get_running_loop().call_soon(self._tell_list, listed, context=self._context.copy())
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Deliver the events that need no longer be held back."""
         for _ in range(max(0, len(self._under_way) - self._streams.lag_events)):
             self._schedule_delivery()

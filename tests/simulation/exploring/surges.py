@@ -137,13 +137,13 @@ class SurgeJudge:
 
     def _must_see(self, seen: _Seen, at: float) -> bool:
         """Return whether what a process has seen must count as a surge, whatever else the process knows."""
-        newest_old = max(at - self._policy.window_seconds, seen.reset_at + _LATE_SECONDS)
+        counts_from = max(at - self._policy.window_seconds, seen.reset_at + _LATE_SECONDS)
         new = []
         for name, (since, node) in seen.nodes.items():
             there = self._truth.node_now(name)
             if there is None or there.uid != node.uid or not node.taints:
                 continue
-            if min(node.taints.values()) > newest_old and self._has_who_goes(seen, name, since, node):
+            if min(node.taints.values()) > counts_from and self._has_who_goes(seen, name, since, node):
                 new.append(node)
         new = [node for node in new if not node.has_condition or not _is_by_lifecycle(node)]
         return self._is_surge(*_counted(new), len(seen.nodes))
@@ -179,17 +179,17 @@ class SurgeJudge:
         if trace.at > max(seen.surge_at, self._acts_since(trace.process, trace.at)) + _LOOK_SECONDS:
             self._breach("in a surge", trace, f"{trace.process} saw it at {seen.surge_at:.3f}")
 
-    def holds_exempt(self, trace: Trace) -> bool:
+    def blocks_bypassing(self, trace: Trace) -> bool:
         """Return whether more nodes than the threshold are newly out of service, as the process must have seen."""
         seen = self._seen.get(trace.process)
         if seen is None or self._acts_since(trace.process, trace.at) > trace.at - _LOOK_SECONDS:
             return False
-        newest_old = max(trace.at - self._policy.window_seconds, seen.reset_at) + _OFF_SECONDS
+        counts_from = max(trace.at - self._policy.window_seconds, seen.reset_at) + _OFF_SECONDS
         unready, count = False, 0
         for name, (_, node) in seen.nodes.items():
             states = self._truth.node_states(name, trace.at - _LOOK_SECONDS)
             if all(state == node and state.carries(OUT_OF_SERVICE) for state in states):
-                count += min(at for identity, at in node.taints.items() if identity[0] == OUT_OF_SERVICE) > newest_old
+                count += min(at for identity, at in node.taints.items() if identity[0] == OUT_OF_SERVICE) > counts_from
                 unready |= node.unready_at < NEVER
         return unready and _exceeds(self._policy.nodes, count, len(self._truth.nodes))
 
@@ -203,7 +203,7 @@ class SurgeJudge:
         due = due_at(self._truth.node_now(pod.node), pod)
         if trace.at > due + self._policy.list_wait_seconds:
             return
-        newest_old = max(trace.at - self._policy.window_seconds, seen.reset_at + _OFF_SECONDS)
+        counts_from = max(trace.at - self._policy.window_seconds, seen.reset_at + _OFF_SECONDS)
         new = []
         for name, (since, node) in seen.nodes.items():
             there = self._truth.node_now(name)
@@ -211,7 +211,7 @@ class SurgeJudge:
                 continue
             known = since <= trace.at - _LOOK_SECONDS
             known = known and not (there.has_condition and _is_by_lifecycle(there))
-            if known and newest_old < min(there.taints.values()) <= due and self._has_had_who_goes(seen, name, there):
+            if known and counts_from < min(there.taints.values()) <= due and self._has_had_who_goes(seen, name, there):
                 new.append(there)
         if self._is_surge(*_counted(new), len(seen.nodes)):
             self._breach("before it was judged", trace, f"{len(new)} nodes of {len(seen.nodes)} had been tainted")
@@ -253,19 +253,19 @@ class SurgeJudge:
             return
         opened_at = latch.since_epoch - server_time(0.0)
         # A taint never starts before the node was last seen without it.
-        newest_old = opened_at - self._policy.window_seconds - _OFF_SECONDS - self._behind_seconds
+        counts_from = opened_at - self._policy.window_seconds - _OFF_SECONDS - self._behind_seconds
         count, total = 0, 0
         for name in self._truth.nodes:
             states = self._truth.node_states(name, opened_at - _OLD_SECONDS)
             total += all(states)
             if self._watched and states[-1] is not None and states[-1].has_condition:
                 states = self._truth.node_states(name, opened_at - _OFF_SECONDS - self._behind_seconds)
-            count += any(state is not None and self._may_seem_new(name, state, newest_old) for state in states)
+            count += any(state is not None and self._may_seem_new(name, state, counts_from) for state in states)
         thresholds = [self._policy.nodes, self._policy.lifecycle_nodes]
         if not any(one is not None and _exceeds(one, count, total) for one in thresholds):
             self._breach("opened for nothing", trace, f"at most {count} nodes of {total} were new: {latch.cause}")
 
-    def _may_seem_new(self, name: str, node: NodeState, newest_old: float) -> bool:
+    def _may_seem_new(self, name: str, node: NodeState, counts_from: float) -> bool:
         """Return whether a node may count: if it was tainted since then, or written where nothing else can be known.
 
         A new process may take the last write of a taint's manager for the taint's date only while there are pods that
@@ -273,11 +273,11 @@ class SurgeJudge:
         """
         if node.has_condition and _is_by_lifecycle(node):
             return node.lost_at is not None
-        if any(began_at > newest_old for began_at in node.taints.values()):
+        if any(began_at > counts_from for began_at in node.taints.values()):
             return True
-        if not node.taints or node.since <= newest_old:
+        if not node.taints or node.since <= counts_from:
             return False
-        pods = [pod for uid in self._truth.pods for pod in self._truth.pod_states(uid, newest_old) if pod.node == name]
+        pods = [pod for uid in self._truth.pods for pod in self._truth.pod_states(uid, counts_from) if pod.node == name]
         return not self._watched or any(
             tolerated_for(pod, node, key, value) <= 0 for pod in pods for key, value, _ in node.taints
         )
@@ -291,12 +291,12 @@ class SurgeJudge:
         """
         seen = self._seen.get(trace.process, _Seen())
         window_began_at = latch.since_epoch - server_time(0.0) - self._policy.window_seconds
-        newest_old = max(window_began_at, reset_at + _LATE_SECONDS)
+        counts_from = max(window_began_at, reset_at + _LATE_SECONDS)
         long_ago = trace.at - _LONG_SECONDS
         still_there = []
         for name in self._truth.nodes:
             node = self._truth.node_now(name)
-            if node is None or not node.taints or node.since > long_ago or min(node.taints.values()) <= newest_old:
+            if node is None or not node.taints or node.since > long_ago or min(node.taints.values()) <= counts_from:
                 continue
             if node.has_condition and _is_by_lifecycle(node):
                 continue

@@ -231,7 +231,7 @@ class SuspensionJudge:
         if ways and all(way.paused for way in ways):
             self._breach("paused", trace, "by a rule of the policy")
         ways = self._handling.ways(trace.uid, since, trace.at + TICK)
-        if any(way.exempt for way in ways) and not self._surges.holds_exempt(trace):
+        if any(way.exempt for way in ways) and not self._surges.blocks_bypassing(trace):
             return
         by_itself = self._settings.breaker.closes_by_itself
         if read.latch is not None and (read.latch.unreadable or not read.latch.controller or not by_itself):

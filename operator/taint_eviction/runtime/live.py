@@ -18,7 +18,7 @@ from taint_eviction.runtime.ports import Clock, Reporter
 _TAINT_CHANGES = NodeTainted | NodeCleared
 
 
-class LiveController:
+class Live:
     """A controller with a clock.
 
     ``changed`` is set whenever a deadline may have changed or a worker has become free, ``taints_changed`` whenever a
@@ -105,11 +105,11 @@ class LiveController:
         """Note that a pod's deletion is about to be requested."""
         self._attempts.will_delete(ref, self.clock.now())
 
-    def settle(self, work: Work, outcome: WorkOutcome) -> None:
-        """Settle a piece of work that has ended."""
+    def finish(self, work: Work, outcome: WorkOutcome) -> None:
+        """Finish a piece of work."""
         now = self.clock.now()
         self._attempted(work, outcome, now)
-        self._report(self._attempts.settle(work, outcome, now), now)
+        self._report(self._attempts.finish(work, outcome, now), now)
         self.changed.set()
 
     def _report(self, effects: list[Event], now: Moment) -> None:
