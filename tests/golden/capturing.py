@@ -12,7 +12,7 @@ from typing import Any
 import click
 from pythonjsonlogger.json import JsonFormatter
 from rich.console import Console
-from tests.golden.moments import ON_SCREENS, WIDTHS, SecondOfScenario
+from tests.golden.moments import ON_SCREENS, REMEMBERED, WIDTHS, SecondOfScenario
 from tests.stage.catalogue import scenario_file
 
 from taint_eviction.core.control_state import Release
@@ -33,7 +33,7 @@ from taint_eviction.settings import Settings
 from taint_eviction_ctl.cli.asking import Document
 from taint_eviction_ctl.cli.breaker_views import breaker_lines
 from taint_eviction_ctl.cli.explain import explanation_lines
-from taint_eviction_ctl.cli.history import history_lines
+from taint_eviction_ctl.cli.history import history_lines, past_lines
 from taint_eviction_ctl.cli.status import screen
 from taint_eviction_ctl.cli.status_views import status_lines
 from taint_eviction_lab.simulation.process import SimulatedProcess
@@ -168,6 +168,9 @@ class _Play:
             # Nothing is restored here, and the made-up process has begun at no time.
             "history, JSON": _json({name: past[name] for name in past if name not in _OF_RESTORING}),
         }
+        if self._scenario.name.removesuffix(".yaml") in REMEMBERED:
+            _, past = await history.history({})
+            return parts | _remembered(past)
         pods = [f"{pod['namespace']}/{pod['name']}" for pod in status["pending"]]
         for pod in pods or sorted(self._named())[:1]:
             _, explanation = await endpoints.explain({"pod": pod})
@@ -200,6 +203,18 @@ def _told(past: Mapping[str, Any]) -> dict[str, Any]:
     """Return one replica's history as ``history`` puts those of all together."""
     told = [{**each, "toldBy": past["identity"], "dryRun": past["dryRun"]} for each in past["outcomes"]]
     return {**past, "outcomes": told}
+
+
+def _remembered(past: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is said of the pods that have left: of all, and of each."""
+    told = _told(past)
+    # As if it had remembered from the beginning.
+    told["sources"] = [{"name": past["identity"], "since": "2030-01-01T00:00:00Z", "problem": None}]
+    asked = {"since": "2030-01-01T00:00:00Z", "until": "2030-01-01T00:30:00Z", "against": "built-in"}
+    against = _text(history_lines({**told, **asked}))
+    pods = {f"{each['namespace']}/{each['name']}": each for each in told["outcomes"]}
+    explained = {f"explain {pod}": _text(past_lines([each], told)) for pod, each in pods.items()}
+    return {"history --since 00:00 --until 00:30 --against built-in": against, **explained}
 
 
 def _screens(document: Document) -> dict[str, str]:

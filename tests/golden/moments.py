@@ -23,6 +23,8 @@ ON_SCREENS = frozenset(
         "pause-of-all",
     }
 )
+# What is said later of the pods that have left, of these scenarios.
+REMEMBERED = frozenset({"pause-at-night-beside-a-hold-and-a-ceiling"})
 
 
 MOMENTS = (
@@ -55,6 +57,7 @@ MOMENTS = (
     SecondOfScenario("pause-of-a-namespace", 30),
     SecondOfScenario("pause-by-a-rule", 30),
     SecondOfScenario("pause-ends-by-itself", 20),
+    SecondOfScenario("pause-at-night-beside-a-hold-and-a-ceiling", 1600),
     SecondOfScenario("pause-unreadable-later-stays-as-known", 60),
     SecondOfScenario("pause-lost-with-its-configmap", 30),
     SecondOfScenario("rules-all-paused-is-paused", 30),

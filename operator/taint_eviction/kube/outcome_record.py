@@ -197,6 +197,10 @@ def _instant(value: object, path: str) -> str:
     return _text(value, path) if parse_rfc3339(value) is not None else refuse(f"{path} is not a time")
 
 
+def _instant_or_none(value: object, path: str) -> str | None:
+    return None if value is None else _instant(value, path)
+
+
 def _number(value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MAX_NUMBER:
         refuse(f"{path} is not a number")
@@ -232,6 +236,7 @@ _FIELDS: Mapping[str, Callable[[object, str], Any]] = {
     "deadline": _instant,
     "lateSeconds": _number,
     "heldSeconds": _number,
+    "builtInAt": _instant_or_none,
     "call": _text_or_none,
     "tries": _number,
     "answer": _text_or_none,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import orjson
 
+from taint_eviction.core.built_in import built_in_at
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.events import (
     CalledOff,
@@ -57,7 +58,10 @@ _NO_ATTEMPT = _Attempt()
 
 
 class RememberedOutcome(NamedTuple):
-    """The outcome of one pod at the instant ``at``, because of the taint in ``why``, which was due at ``due_at``."""
+    """The outcome of one pod at the instant ``at``, because of the taint in ``why``, which was due at ``due_at``.
+
+    ``built_in_at``: when the built-in controller would have evicted it, None: never.
+    """
 
     number: int
     at: float
@@ -67,6 +71,7 @@ class RememberedOutcome(NamedTuple):
     why: TaintVerdict
     due_at: float
     held_seconds: float
+    built_in_at: float | None
     owner: ControllerRef | None
     attempt: _Attempt
     budget: str | None
@@ -97,6 +102,7 @@ class RememberedOutcome(NamedTuple):
             "deadline": format_micro_time(now.epoch_of(self.due_at)),
             "lateSeconds": round(self.at - self.due_at, 3),
             "heldSeconds": self.held_seconds,
+            "builtInAt": None if self.built_in_at is None else format_micro_time(now.epoch_of(self.built_in_at)),
             "call": self.attempt.call,
             "tries": self.attempt.tries,
             "answer": self.attempt.answer,
@@ -241,6 +247,7 @@ class OutcomeMemory:
             decision.deciding,
             decision.due_at,
             decision.held_seconds,
+            built_in_at(decision.verdicts),
             owner,
             attempt,
             budget,

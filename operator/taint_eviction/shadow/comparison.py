@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from taint_eviction.core.built_in import SAME_SECONDS
 from taint_eviction.core.decision import Evict, Stay
 from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment
@@ -16,9 +17,6 @@ from taint_eviction.core.status import Pending
 BUILT_IN_REASON = "DeletionByTaintManager"
 # This controller sets it, too, under a name of its own in managedFields.
 _OWN_MANAGER = "taint-eviction-controller"
-
-# Two evictions at most this far apart are the same one.
-SAME_SECONDS = 2.0
 
 # The condition stays on a pod after a failed eviction; the disruption controller resets it after 2 minutes.
 _MARK_COUNTS_SECONDS = 120.0

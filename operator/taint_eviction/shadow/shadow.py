@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
+from taint_eviction.core.built_in import SAME_SECONDS
 from taint_eviction.core.decision import Evict, Stay, StayReason
 from taint_eviction.core.events import BreakerOpened, Cancelled, Event, Evicted, Scheduled
 from taint_eviction.core.facts import Fact, PodGone, PodSeen, PodsReleased, PodsSwept
@@ -21,7 +22,6 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.shadow.comparison import (
-    SAME_SECONDS,
     Comparison,
     ComparisonResult,
     DifferenceReason,

@@ -14,8 +14,10 @@ from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.sentences import began, tolerated
 from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.kube.api_calls import ApiRequest
+from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
+from taint_eviction_ctl.cli.against_built_in import built_in_text, in_brief, summary_lines
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
@@ -48,6 +50,12 @@ _WORDS = {
 @flag("--since-time", type=PastTime(), help="The same, under kubectl's name.")
 @flag("--until", type=PastTime(), help="Not after this, written in the same ways.")
 @flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
+@click.option(
+    "--against",
+    type=click.Choice(["built-in"]),
+    allow_from_autoenv=False,
+    help="Add what Kubernetes' own controller would have done with each pod, from what is remembered.",
+)
 @html_option
 @ask_flags
 def history(pod: NamespacedName | str | None, **flags: Any) -> None:
@@ -123,7 +131,8 @@ async def show_outcomes(
         machines = {**head, "sources": source_documents(found), "outcomes": found.outcomes}
         click.echo(json_text(machines, orjson.OPT_INDENT_2))
     else:
-        document = {"outcomes": found.outcomes, "sources": source_documents(found), **said_back(query)}
+        asked = {**said_back(query), "against": flags.get("against")}
+        document = {"outcomes": found.outcomes, "sources": source_documents(found), **asked}
         click.echo("\n".join(put(history_lines, document)))
     return found
 
@@ -194,12 +203,14 @@ def history_lines(document: Document) -> list[str]:
     sources = source_lines(document)
     if not document["outcomes"]:
         return [*_bounds(document), "nobody that was asked knows such an outcome", *sources]
-    rows = [
-        (utc(each["time"]), _outcome(each), f"{each['namespace']}/{each['name']}", each["node"] or "-", _why(each))
-        for each in document["outcomes"]
-    ]
-    table = table_lines(("TIME", "OUTCOME", "POD", "NODE", "WHY"), rows)
-    return [*_bounds(document), *table, *([""] if sources else []), *sources]
+    against, rows = bool(document.get("against")), []
+    for each in document["outcomes"]:
+        pod, node = f"{each['namespace']}/{each['name']}", each["node"] or "-"
+        built_in = [in_brief(each)] if against else []
+        rows.append((utc(each["time"]), _outcome(each), pod, node, *built_in, _why(each)))
+    header = ("TIME", "OUTCOME", "POD", "NODE", *(["BUILT-IN"] if against else []), "WHY")
+    said = ["", *summary_lines(document["outcomes"])] if against else []
+    return [*_bounds(document), *table_lines(header, rows), *said, *([""] if sources else []), *sources]
 
 
 def _bounds(document: Document) -> list[str]:
@@ -227,17 +238,19 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
         lines.append(f"{click.style(pod, bold=True)} {_became(each)}{_from(each)} {when}{lateness}")
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
         facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
-        facts += [("answer", each["answer"]), ("told by", each["toldBy"])]
+        facts += [("answer", each["answer"]), ("built-in", built_in_text(each)), ("told by", each["toldBy"])]
         lines += [f"  {click.style(label.ljust(9), dim=True)} {fact}" for label, fact in facts if fact]
     return lines
 
 
 def _counted(each: Document) -> list[tuple[str, str]]:
-    """Return since when its toleration ran, and until when."""
+    """Return since when its toleration ran, until when, and how much longer its owner held it."""
     if each["since"] is None:
         return []
-    until = [("until", utc(each["deadline"]))] if each["toleration"] else []
-    return [("since", began(utc(each["since"]), each["sinceBy"])), *until]
+    held = each["heldSeconds"]
+    hold = [("hold", f"its owner held it {span(held)} longer (annotation {HOLD_ANNOTATION})")] if held else []
+    until = [("until", utc(each["deadline"]))] if each["toleration"] or held else []
+    return [("since", began(utc(each["since"]), each["sinceBy"])), *hold, *until]
 
 
 def _from(each: Mapping[str, Any]) -> str:

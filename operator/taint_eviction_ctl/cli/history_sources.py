@@ -142,6 +142,7 @@ def _row(event: JsonObject) -> JsonObject | None:
         "deadline": None,
         "lateSeconds": None,
         "heldSeconds": None,
+        "builtInAt": None,
         "call": None,
         "tries": None,
         "answer": None,

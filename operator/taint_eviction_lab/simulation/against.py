@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from taint_eviction.core.built_in import SAME_SECONDS
 from taint_eviction_lab.built_in.version import BuiltIn, BuiltInVersion
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.timeline import TimelineEntry, What
-
-# Evictions at most this far apart are the same.
-_SAME_SECONDS = 2.0
 
 
 class Difference(Enum):
@@ -46,7 +44,7 @@ class PodComparison:
         if self.built_in_at is None:
             return Difference.NEVER
         seconds = self.built_in_at - self.evicted_at
-        if abs(seconds) <= _SAME_SECONDS:
+        if abs(seconds) <= SAME_SECONDS:
             return Difference.SAME
         return Difference.LATER if seconds > 0 else Difference.EARLIER
 
