@@ -15,13 +15,13 @@ from tests.stage.clocks import EPOCH
 from fake_apiserver import Fault, LoggedRequest, WallClock, node_object
 from taint_eviction.cli import cli
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
 from taint_eviction.kube.control_state_data import latch_text, read_control_state, reset_text
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
-SINCE = format_rfc3339(EPOCH)
-PAUSED = f'{{"since": "{SINCE}", "reason": "disk swap"}}'
+SINCE = format_utc(EPOCH)
+PAUSED = f'{{"since": "{format_rfc3339(EPOCH)}", "reason": "disk swap"}}'
 # The name of the user in the stage's kubeconfig.
 USER = "simulation"
 SURGE = Latch(EPOCH, "5 of 9 nodes in 300 s")
@@ -76,7 +76,7 @@ async def test_pause_holds_all_evictions(at: ClientStage, tmp_path: Path) -> Non
     assert whole is not None
     assert (
         result.stdout
-        == f"all evictions are paused (since {format_rfc3339(whole.since_epoch or 0)}, by {USER}: disk swap)\n"
+        == f"all evictions are paused (since {format_utc(whole.since_epoch or 0)}, by {USER}: disk swap)\n"
     )
     assert whole.by == USER
     assert result.stderr.splitlines() == [
@@ -151,7 +151,7 @@ async def test_pause_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path: 
     found = control_state(at)
     assert found.cluster is None
     assert all(is_now(at, pause) for pause in (found.nodes["n1"], found.nodes["n2"], found.namespaces["default"]))
-    since = format_rfc3339(found.nodes["n1"].since_epoch or 0)
+    since = format_utc(found.nodes["n1"].since_epoch or 0)
     assert result.stdout.splitlines() == [
         f"evictions are paused for node n1 (since {since}, by {USER})",
         f"evictions are paused for node n2 (since {since}, by {USER})",
@@ -177,7 +177,7 @@ async def test_a_pause_written_by_hand_is_shown_without_a_time(at: ClientStage, 
 
 async def test_a_node_that_does_not_exist_is_refused(at: ClientStage, tmp_path: Path) -> None:
     """Most likely its name is mistyped; --force pauses a node that is to come."""
-    at.server.create("nodes", node_object("worker-1", SINCE))
+    at.server.create("nodes", node_object("worker-1", format_rfc3339(EPOCH)))
     result = await run(tmp_path, "pause", "--node", "worker-l")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines()[1:] == [
@@ -327,7 +327,7 @@ async def test_a_pause_that_was_ordered_while_the_question_stands_is_shown_and_a
     questions = asked(lambda: at.server.patch("configmaps", NAME, {"data": {"pause": second}}, NAMESPACE))
     result = await run(tmp_path, *verb)
     assert (result.exit_code, questions) == (1, ["resume?", "resume?"])
-    assert "all evictions are paused (until 2999-01-01T06:00:00Z: do not evict)" in result.stderr
+    assert "all evictions are paused (until 2999-01-01 06:00:00 UTC: do not evict)" in result.stderr
     assert [(scope, pause.reason) for scope, pause in control_state(at).pauses().items()] == [
         (EVERYTHING, "do not evict")
     ]
@@ -357,7 +357,7 @@ async def test_breaker_reset_closes_the_breaker_and_says_why_it_was_open(at: Cli
     result = await run(tmp_path, "breaker", "reset", "--yes")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        f"the circuit breaker is closed; it was open (since {format_rfc3339(latch.since_epoch)}: {latch.cause})",
+        f"the circuit breaker is closed; it was open (since {format_utc(latch.since_epoch)}: {latch.cause})",
         "evictions are still paused for node n1",
     ]
     found = control_state(at)

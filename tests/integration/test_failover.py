@@ -106,7 +106,7 @@ async def test_explain_shows_what_blocks_a_terminating_pod_without_a_controller(
     assert lines[0].startswith("default/db-0 is not known: no controller answers: " + NO_CONTROLLER)
     assert lines[2].startswith("it has been Terminating for ")
     assert lines[3].startswith("  1. the kubelet of n1 is silent: it last renewed its Lease ")
-    assert f"Ready is Unknown since {LONG_AGO}Z (Kubelet stopped posting node status.)" in lines[3]
+    assert f"Ready is Unknown since {LONG_AGO.replace('T', ' ')} UTC (Kubelet stopped posting node status.)" in lines[3]
     assert lines[5] == f"       {OUT_OF_SERVICE}"
     assert lines[6].startswith("  2. volume pv-1 (claim data-db-0) is still attached to n1; ebs.example.com cannot")
     assert lines[6].endswith("[31mdevice is busy")

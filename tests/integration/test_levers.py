@@ -18,6 +18,7 @@ from fake_apiserver import ApiServer, pod_object
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.settings import ElectionSettings
 from taint_eviction_ctl.cli import releasing
+from taint_eviction_ctl.planning.wording import utc
 
 LEASE = ElectionSettings()
 NAME = LEASE.lease_name
@@ -163,7 +164,7 @@ async def test_a_pause_is_written_although_the_lease_cannot_be_read(levers: Leve
     assert "which replica leads is not known" in said.complaints
     kept = json.loads(levers.data()["pause-namespace.shop"])
     assert kept.keys() == {"since", "until", "by"}
-    assert f"until {kept['until']}, by {kept['by']}" in said.out
+    assert f"until {utc(kept['until'])}, by {kept['by']}" in said.out
 
 
 async def test_breaker_without_a_verb_shows_the_breaker(levers: Levers) -> None:

@@ -117,7 +117,7 @@ async def test_status_shows_the_state_of_the_leader(cluster: LedCluster) -> None
     assert lines[0].startswith(f"{socket.gethostname()}_")
     assert " leads by Lease kube-system/taint-eviction-controller: ready, mode evict, version " in lines[0]
     assert lines[1] == "4 pods pending on 3 tainted nodes: 1 blocked, 1 held, 2 waiting"
-    assert "evictions of node n2 are paused (since 2026-01-01T00:00:00Z: disk swap)" in lines
+    assert "evictions of node n2 are paused (since 2026-01-01 00:00:00 UTC: disk swap)" in lines
     first, second = (number for number, line in enumerate(lines) if not line)
     assert lines[first + 1].split() == ["NODE", "TAINT", "PODS", "WAITING", "DUE", "HELD", "GONE", "NEXT"]
     table = lines[second + 1 :]
@@ -187,7 +187,7 @@ async def test_explain_shows_a_default_toleration(cluster: LedCluster) -> None:
 
 async def test_explain_shows_a_pause(cluster: LedCluster) -> None:
     """The answer contains the start and the reason of the pause."""
-    held = "  held      evictions from its node are paused (since 2026-01-01T00:00:00Z: disk swap)"
+    held = "  held      evictions from its node are paused (since 2026-01-01 00:00:00 UTC: disk swap)"
     assert held in await cluster.explain("paused")
 
 

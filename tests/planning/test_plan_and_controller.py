@@ -196,7 +196,7 @@ async def test_present_pauses_are_mentioned(server: ApiServer, config: str) -> N
     document = await plan("--kubeconfig", config, "--taint", TAINT, *where)
     assert document["counts"]["leaving"] == 6
     assert [note for note in document["notes"] if "paused" in note] == [
-        "all evictions are paused (since 2026-03-01T12:00:00Z: upgrade)",
+        "all evictions are paused (since 2026-03-01 12:00:00 UTC: upgrade)",
         "evictions are paused for node n1",
     ]
     assert (document["counts"]["leaving"], document["counts"]["held"]) == (6, 6)

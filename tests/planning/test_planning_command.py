@@ -65,9 +65,9 @@ def test_the_summary_comes_first_and_says_it_all() -> None:
         " 1 pod left out: the input lacks their nodes",
         "if: taint * maintenance=now:NoExecute",
     ]
-    assert "in 5 m                  12:05:00Z  shop/web-3    node-1" in result.stdout
+    assert "in 5 m                  2026-03-01 12:05:00 UTC  shop/web-3    node-1" in result.stdout
     assert "[maintenance:NoExecute for 60 s] comes later: only the first toleration" in result.stdout
-    assert "shop/web  8        5      8      VIOLATED at 12:00:00Z, down to 0 healthy" in result.stdout
+    assert "shop/web  8        5      8      VIOLATED at 2026-03-01 12:00:00 UTC, down to 0 healthy" in result.stdout
     assert "note: skipped objects of other kinds: 1 Service" in result.stdout
     assert "\x1b[" not in result.stdout
 
@@ -210,7 +210,8 @@ def test_a_later_change_is_shown_with_its_time() -> None:
     """The line has the time by the clock and from now, and counts the pods that leave before."""
     first = run(SHOP, "--now", NOON_TEXT, "--at", "30m", "--taint", "node-1=k:NoExecute").stdout.splitlines()[0]
     assert first.startswith(
-        "at 12:30:00Z (in 30 m): 12 of 14 pods on 2 nodes would leave: 5 before that, 6 at once, 1 within 30 s;"
+        "at 2026-03-01 12:30:00 UTC (in 30 m): 12 of 14 pods on 2 nodes would leave: 5 before that, 6 at once, 1 within"
+        " 30 s;"
     )
 
 

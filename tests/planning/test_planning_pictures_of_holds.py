@@ -132,10 +132,10 @@ def test_a_plan_says_what_was_asked_and_which_budgets_break(tmp_path: Path) -> N
     run(*asked, stdin=text)
     head = page.read_text().partition("</header>")[0]
     assert (
-        "<b>Asked:</b> taint * k=v:NoExecute; on nodes with the labels pool; at 13:00:00Z;"
+        "<b>Asked:</b> taint * k=v:NoExecute; on nodes with the labels pool; at 2026-03-01 13:00:00 UTC;"
         " with --eviction-mode=delete; in stdin (1 node, 2 pods)</p>"
     ) in head
-    assert "<li>budget shop/tight would be violated at 13:00:00Z: 0 healthy, 1 needed</li>" in head
+    assert "<li>budget shop/tight would be violated at 2026-03-01 13:00:00 UTC: 0 healthy, 1 needed</li>" in head
     run(*asked, "--eviction-mode", "evict", stdin=text)
     assert "<li>budget shop/tight would block 1 of 2 pods that would leave</li>" in page.read_text()
 

@@ -35,7 +35,7 @@ def test_findings_are_numbered_and_the_command_has_a_line_of_its_own() -> None:
     long = {**step(1, COMMAND), "text": "text " * 40 + "end"}
     assert failover_lines(held(long, step(2))) == [
         "",
-        click.style("it has been Terminating for 7 m 10 s, asked to go at 2030-01-01T00:00:00Z:", bold=True),
+        click.style("it has been Terminating for 7 m 10 s, asked to go at 2030-01-01 00:00:00 UTC:", bold=True),
         f"  1. {'text ' * 40}end",
         "     next: step 1",
         f"       {click.style(COMMAND, fg='cyan')}",

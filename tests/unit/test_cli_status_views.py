@@ -7,7 +7,7 @@ import click
 import pytest
 from rich.console import Console
 from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
-from tests.unit.test_reporting_status_document import LEADER, SINCE, STANDBY, fail, one_due, stage, status
+from tests.unit.test_reporting_status_document import LEADER, SINCE, SINCE_UTC, STANDBY, fail, one_due, stage, status
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
@@ -73,7 +73,7 @@ def test_each_pod_has_a_row_with_all_that_keeps_it_on_its_node() -> None:
         "",
         "  DUE          STATE    POD               NODE  WHY",
         "  2 s ago      blocked  shop/web-0        n1    k1:NoExecute is not tolerated; its PodDisruptionBudget allows"
-        f" no disruption now (web); tried 1 time since {SINCE}, again in 3 s: no (HTTP 429)",
+        f" no disruption now (web); tried 1 time since {SINCE_UTC}, again in 3 s: no (HTTP 429)",
         "  in 1 m 28 s  waiting  shop/longer-name  n1    k1:NoExecute is tolerated by [k1 for 90 s]",
     ]
 
@@ -101,10 +101,10 @@ def test_all_that_holds_evictions_is_in_the_headline() -> None:
     )
     on.brain.order(control_state, moment(0))
     assert headline(on) == [
-        f"circuit breaker: OPEN since {SINCE}: 3 of 3 nodes, although no breaker is configured: only taint-eviction"
+        f"circuit breaker: OPEN since {SINCE_UTC}: 3 of 3 nodes, although no breaker is configured: only taint-eviction"
         " breaker reset closes it; see taint-eviction breaker",
-        f"all evictions are paused (since {SINCE}: upgrade)",
-        "evictions of node n1 are paused (until 2030-03-17T17:47:40Z, by ann)",
+        f"all evictions are paused (since {SINCE_UTC}: upgrade)",
+        "evictions of node n1 are paused (until 2030-03-17 17:47:40 UTC, by ann)",
         "rule db of the policy pauses evictions",
     ]
 
@@ -133,7 +133,7 @@ def test_a_breaker_that_is_open_says_at_which_threshold_why() -> None:
     on.lists(*names)
     on.brain.evaluate(moment(0))
     assert headline(on) == [
-        f"circuit breaker: OPEN since {SINCE}; see taint-eviction breaker",
+        f"circuit breaker: OPEN since {SINCE_UTC}; see taint-eviction breaker",
         "  tainted  3 of 5  60 %  opens above 2     OPEN  2 more tainted: no pod leaves",
         "  lost     0 of 5   0 %  opens above 55 %",
     ]
@@ -271,7 +271,7 @@ def test_after_a_lost_connection_the_last_state_is_shown_as_past() -> None:
     document = status(Stage())
     told = screen(document, "pod a does not answer", Console(width=80, height=24))
     assert [line.plain for line in told[:2]] == [
-        f"connection lost since {SINCE}: pod a does not answer",
+        f"connection lost since {SINCE_UTC}: pod a does not answer",
         "the last known status:",
     ]
     assert {line.style for line in told[2:]} == {"dim"}

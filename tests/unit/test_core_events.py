@@ -37,7 +37,7 @@ def test_the_log_has_its_sentence_and_its_fields(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.DEBUG):
         LogReporter(FakeGate(), dry_run=True).report(NodeRenumbered(), NOW)
     [record] = caplog.records
-    assert record.getMessage() == "dry run: node n1 has had number 7 since 2024-05-01T09:59:50Z"
+    assert record.getMessage() == "dry run: node n1 has had number 7 since 2024-05-01 09:59:50 UTC"
     assert record.levelname == "WARNING"
     assert {name: vars(record)[name] for name in ("what", "node", "number")} == {
         "what": "renumbered",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from taint_eviction.core.text import JsonObject
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
 from taint_eviction_ctl.failover.findings import FailoverCase, find, stuck
 from taint_eviction_ctl.failover.objects import (
     NodeLease,
@@ -92,8 +92,8 @@ def test_a_silent_kubelet_is_told_by_its_lease_and_the_condition() -> None:
     case = FailoverCase(pod(), NOW, down, lease=lease(400))
     [found] = find(case)
     assert found.text == (
-        f"the kubelet of n1 is silent: it last renewed its Lease 6 m 40 s ago, at {ago(400)};"
-        f" its condition Ready is Unknown since {ago(400)} (Kubelet stopped posting node status.)"
+        f"the kubelet of n1 is silent: it last renewed its Lease 6 m 40 s ago, at {format_utc(NOW - 400)};"
+        f" its condition Ready is Unknown since {format_utc(NOW - 400)} (Kubelet stopped posting node status.)"
     )
     assert "confirm that its machine is off" in found.next
     assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
@@ -130,7 +130,7 @@ def test_a_lease_that_is_dated_ahead_proves_nothing() -> None:
     """The clock of the dead node was 20 minutes ahead: the condition counts, with the advice for a dead node."""
     case = FailoverCase(pod(), NOW, node("Unknown"), lease=lease(-1192))
     [found] = find(case)
-    assert found.text == f"the kubelet of n1 is silent: its condition Ready is Unknown since {ago(400)}"
+    assert found.text == f"the kubelet of n1 is silent: its condition Ready is Unknown since {format_utc(NOW - 400)}"
     assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     alive = FailoverCase(pod(), NOW, node("True"), lease=lease(-1192))
     assert causes(find(alive)) == [Cause.PAST_GRACE_PERIOD]
@@ -160,7 +160,7 @@ def test_a_pod_within_its_grace_period_is_left_alone() -> None:
     """Until when is said, and there is no command."""
     case = FailoverCase(pod(deletionTimestamp=ago(-20)), NOW, node(), lease=lease(5))
     [found] = find(case)
-    assert found.text == f"it is within its grace period until {ago(-20)} (20 s more)"
+    assert found.text == f"it is within its grace period until {format_utc(NOW - -20)} (20 s more)"
     assert (found.next[:8], found.command) == ("nothing:", "")
     assert not stuck(case)
 
@@ -173,8 +173,8 @@ def test_a_living_kubelet_that_does_not_end_a_pod_is_told_with_its_containers() 
     case = FailoverCase(read_pod_object(body), NOW, node(), lease=lease(3))
     [found] = find(case)
     assert found.text == (
-        f"its grace period ended 5 m ago, at {ago(300)}; the kubelet of n1 is alive (Lease renewed 3 s ago);"
-        " still running by its status: main, proxy"
+        f"its grace period ended 5 m ago, at {format_utc(NOW - 300)}; the kubelet of n1 is alive (Lease renewed 3 s"
+        " ago); still running by its status: main, proxy"
     )
     assert "crictl pods --namespace shop --name db-0" in found.next
     assert found.command == "kubectl -n shop describe pod db-0"

@@ -77,7 +77,7 @@ def test_the_page_says_what_was_asked_and_is_whole_without_its_script() -> None:
     assert '<div>shop/web <span class="quiet">2f6a1c3e</span></div>' in page
     assert UID not in page
     assert "<small>12:01:00</small>" in page
-    assert "evicted second 62 (2030-01-01 12:01:02Z), 2.00 s late" in page
+    assert "evicted second 62 (2030-01-01 12:01:02 UTC), 2.00 s late" in page
     assert '<details class="node" open><summary class="row group"><div title="n1">n1' in page
 
 

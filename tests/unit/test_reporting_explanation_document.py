@@ -99,7 +99,7 @@ def test_a_pod_that_is_due_and_paused_says_since_when_and_why() -> None:
         f"shop/web-0 was due to leave node n1 at {utc(SINCE)}, 40 s ago",
         "  because   k1:NoExecute is not tolerated",
         f"  since     {utc(SINCE)} (first seen then)",
-        f"  held      evictions from its node are paused (since {SINCE}: disk swap)",
+        f"  held      evictions from its node are paused (since {utc(SINCE)}: disk swap)",
         DELETED,
         ABSENT,
     ]
@@ -111,8 +111,8 @@ def test_a_pod_that_a_budget_blocks_names_the_budget() -> None:
     on.finish(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
     on.at(4)
     assert lines(on)[3:5] == [
-        f"  blocked   its PodDisruptionBudget allows no disruption now (web); tried 1 time since {SINCE}, again in 6 s:"
-        " Cannot evict pod (HTTP 429)",
+        f"  blocked   its PodDisruptionBudget allows no disruption now (web); tried 1 time since {utc(SINCE)}, again in"
+        " 6 s: Cannot evict pod (HTTP 429)",
         "  how       by the eviction API: PodDisruptionBudgets may refuse it indefinitely",
     ]
 
@@ -277,6 +277,6 @@ def test_a_pod_that_waits_for_an_earlier_tier_is_told_for_whom_and_until_when() 
     hold = told["eviction"]["hold"]
     assert (hold["reason"], hold["tier"], hold["pod"], hold["others"]) == ("earlier_tier", "workloads", "shop/db", 1)
     assert hold["until"] == until
-    text = f"it waits for pods of the tier workloads of its node: shop/db and 1 more, until {until} at most"
+    text = f"it waits for pods of the tier workloads of its node: shop/db and 1 more, until {utc(until)} at most"
     assert hold["text"] == text
     assert [line for line in explanation_lines(told) if text in line] != []

@@ -82,14 +82,14 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
         (
             Scheduled(REF, "n1", EVICT),
             "INFO",
-            f"{DUE} is due at 2024-05-01T10:00:20Z: taint k=v:NoExecute is tolerated by [k for 30 s],"
-            " since 2024-05-01T09:59:50Z (timeAdded)",
+            f"{DUE} is due at 2024-05-01 10:00:20 UTC: taint k=v:NoExecute is tolerated by [k for 30 s],"
+            " since 2024-05-01 09:59:50 UTC (timeAdded)",
         ),
         (
             Scheduled(REF, "n1", Evict(990.0, UNTOLERATED, (UNTOLERATED,)), before_at=1020.0),
             "INFO",
-            f"{DUE} is due at 2024-05-01T09:59:50Z instead of 2024-05-01T10:00:20Z:"
-            " taint k=v:NoExecute is not tolerated, since 2024-05-01T09:59:50Z (first seen then)",
+            f"{DUE} is due at 2024-05-01 09:59:50 UTC instead of 2024-05-01 10:00:20 UTC:"
+            " taint k=v:NoExecute is not tolerated, since 2024-05-01 09:59:50 UTC (first seen then)",
         ),
         (
             Cancelled(REF, "n1", StayReason.NODE_CLEAN),
@@ -110,26 +110,26 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
         (
             Evicted(REF, "n1", EVICT, 0.123),
             "INFO",
-            f"{DUE} was evicted 0.12 s after its deadline 2024-05-01T10:00:20Z: taint k=v:NoExecute is tolerated by"
-            " [k for 30 s], since 2024-05-01T09:59:50Z (timeAdded)",
+            f"{DUE} was evicted 0.12 s after its deadline 2024-05-01 10:00:20 UTC: taint k=v:NoExecute is tolerated by"
+            " [k for 30 s], since 2024-05-01 09:59:50 UTC (timeAdded)",
         ),
         (
             Refused(REF, "n1", "etcd is away (HTTP 500)", 4, 995.0, 1001.5),
             "WARNING",
-            f"{DUE} could not be evicted (attempt 4 since 2024-05-01T09:59:55Z), next attempt in 1.5 s:"
+            f"{DUE} could not be evicted (attempt 4 since 2024-05-01 09:59:55 UTC), next attempt in 1.5 s:"
             " etcd is away (HTTP 500)",
         ),
         (
             Refused(REF, "n1", "no (HTTP 429)", 1, 1000.0, 1005.0, Block(BlockReason.BUDGET, "web")),
             "WARNING",
-            f"{DUE} could not be evicted (attempt 1 since 2024-05-01T10:00:00Z), next attempt in 5.0 s:"
+            f"{DUE} could not be evicted (attempt 1 since 2024-05-01 10:00:00 UTC), next attempt in 5.0 s:"
             " its PodDisruptionBudget allows no disruption now (web): no (HTTP 429)",
         ),
         (
             Scheduled(REF, "n1", Evict(1080.0, HELD, (HELD,))),
             "INFO",
-            f"{DUE} is due at 2024-05-01T10:01:20Z: taint k=v:NoExecute is tolerated by default by [k for 30 s],"
-            " since 2024-05-01T09:59:50Z (timeAdded), and its owner holds it for 60 s",
+            f"{DUE} is due at 2024-05-01 10:01:20 UTC: taint k=v:NoExecute is tolerated by default by [k for 30 s],"
+            " since 2024-05-01 09:59:50 UTC (timeAdded), and its owner holds it for 60 s",
         ),
         (
             EvictionLoop(REF, "n1", ControllerRef("DaemonSet", "web", "uid-b"), TAINT),
@@ -142,13 +142,13 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
         (
             Paused(PauseScope("node", "n1"), Pause(NOW.server_epoch, "disk swap")),
             "WARNING",
-            "evictions from node n1 are paused (since 2024-05-01T10:00:00Z: disk swap)",
+            "evictions from node n1 are paused (since 2024-05-01 10:00:00 UTC: disk swap)",
         ),
         (Resumed(EVERYTHING), "WARNING", "all evictions are no longer paused"),
         (
             BreakerOpened(Latch(NOW.server_epoch, "5 of 9 nodes newly tainted within 300 s, more than 25 %")),
             "WARNING",
-            "the circuit breaker is open: no pod is evicted (since 2024-05-01T10:00:00Z:"
+            "the circuit breaker is open: no pod is evicted (since 2024-05-01 10:00:00 UTC:"
             " 5 of 9 nodes newly tainted within 300 s, more than 25 %)",
         ),
         (
@@ -214,7 +214,7 @@ def test_the_logged_deadline_is_that_of_the_taint_that_decided(caplog: pytest.Lo
     """Another taint has an earlier deadline, which does not decide."""
     with caplog.at_level(logging.INFO):
         LogReporter(NoElection()).report(Evicted(REF, "n1", Evict(990.0, VERDICT, (UNTOLERATED, VERDICT)), 0.5), NOW)
-    assert "was evicted 0.50 s after its deadline 2024-05-01T10:00:20Z: taint k=v:NoExecute is tol" in caplog.text
+    assert "was evicted 0.50 s after its deadline 2024-05-01 10:00:20 UTC: taint k=v:NoExecute is tol" in caplog.text
 
 
 def test_a_toleration_that_does_not_count_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -343,6 +343,6 @@ def test_a_breaker_that_is_open_where_none_is_configured_says_what_ends_it(caplo
     with caplog.at_level(logging.INFO):
         LogReporter(NoElection(), has_breaker=False).report(BreakerOpened(Latch(NOW.server_epoch, "a wave")), NOW)
     assert caplog.messages == [
-        "the circuit breaker is open: no pod is evicted (since 2024-05-01T10:00:00Z: a wave), although no breaker is"
+        "the circuit breaker is open: no pod is evicted (since 2024-05-01 10:00:00 UTC: a wave), although no breaker is"
         " configured: it holds until taint-eviction breaker reset"
     ]

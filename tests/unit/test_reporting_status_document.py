@@ -18,7 +18,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.objects import MARK_SECONDS, Adoption
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
 from taint_eviction.kube.taints_and_tolerations import read_tolerations
 from taint_eviction.reporting.status_document import (
     BUILT_INS,
@@ -35,6 +35,7 @@ from taint_eviction_ctl.cli.status_views import status_lines
 LEADER = ProcessState("1.0", "host_uuid", True, LeaseSeen("kube-system", "lease", "host_uuid"), False, "")
 STANDBY = replace(LEADER, leading=False, lease=LeaseSeen("kube-system", "lease", ""))
 SINCE = format_rfc3339(EPOCH)
+SINCE_UTC = format_utc(EPOCH)
 
 
 class Ticking:
@@ -196,11 +197,11 @@ def test_what_holds_a_pod_is_shown_with_since_when_and_why() -> None:
     """A pause without time and reason is shown without them."""
     on = one_due()
     on.brain.order(ControlState(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
-    assert only_pod(on)["hold"]["text"] == f"evictions from its node are paused (since {SINCE}: disk swap)"
+    assert only_pod(on)["hold"]["text"] == f"evictions from its node are paused (since {SINCE_UTC}: disk swap)"
     on.brain.order(ControlState(nodes={"n1": Pause()}), moment(0))
     assert only_pod(on)["hold"]["text"] == "evictions from its node are paused"
     on.brain.order(ControlState(latch=Latch(EPOCH, "2 of 3 nodes")), moment(0))
-    assert only_pod(on)["hold"]["text"] == f"the circuit breaker is open (since {SINCE}: 2 of 3 nodes)"
+    assert only_pod(on)["hold"]["text"] == f"the circuit breaker is open (since {SINCE_UTC}: 2 of 3 nodes)"
 
 
 def test_a_standby_does_not_say_that_workers_are_busy() -> None:
@@ -500,5 +501,5 @@ def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it()
         "1 pod lost their notes, which are written again (shop/adopted)",
         "1 pod tolerate a taint for 9223372036854775807 s, and nobody noted why: they stay (shop/none)",
         "no policy",
-        f"no more are taken over: hand-back was ordered (since {SINCE}: why)",
+        f"no more are taken over: hand-back was ordered (since {SINCE_UTC}: why)",
     ]

@@ -22,13 +22,13 @@ def set_up_logging(log_format: LogFormat, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if log_format == "json":
         names = {"levelname": "level", "name": "logger", "asctime": "time"}
-        formatter = JsonFormatter(
+        formatter: logging.Formatter = JsonFormatter(
             "%(asctime)s %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%SZ", rename_fields=names
         )
-        formatter.converter = time.gmtime  # noqa: TID251 - it converts the time of a record
-        handler.setFormatter(formatter)
     else:
-        handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+        formatter = _VisibleFormatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S UTC")
+    formatter.converter = time.gmtime  # noqa: TID251 - it converts the time of a record
+    handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -1,4 +1,4 @@
-"""RFC 3339 as Kubernetes writes it ↔ seconds since the epoch.
+"""RFC 3339 as Kubernetes writes it ↔ seconds since the epoch; and how people read times in sentences.
 
 Fast, since lists have thousands of objects with times. Fractions of a second are kept. Reads no clock.
 """
@@ -41,6 +41,11 @@ def format_rfc3339(epoch: float) -> str:
 def _format_second(epoch: int) -> str:
     # Consecutive times are mostly within the same few seconds: 0.3 µs instead of 2.
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_utc(epoch: float) -> str:
+    """Write seconds since the epoch for people: the full date, in UTC. Out of range: clamped."""
+    return f"{format_rfc3339(epoch)[:-1].replace('T', ' ')} UTC"
 
 
 def format_micro_time(epoch: float) -> str:

@@ -21,7 +21,7 @@ from kubernetes.aio.config import ConfigException
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from taint_eviction import __version__
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.login import kubeconfig as kubeconfigs
 from taint_eviction.login.fence import fenced_requests
 from taint_eviction.login.sessions import (
@@ -134,7 +134,7 @@ class Connection:
         for name, life in self.tls.lives().items():
             if soon(life, now):
                 verb = "ended" if life.ends_epoch <= now else "ends"
-                yield f"the certificate ({name}) of {self.where} {verb} at {format_rfc3339(life.ends_epoch)}"
+                yield f"the certificate ({name}) of {self.where} {verb} at {format_utc(life.ends_epoch)}"
 
     @property
     def connector(self) -> aiohttp.TCPConnector:

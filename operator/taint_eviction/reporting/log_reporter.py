@@ -14,7 +14,7 @@ from taint_eviction.core.events import BreakerOpened, Event, Evicted, Refused, T
 from taint_eviction.core.instants import Moment
 from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction.reporting.eviction_storm import EvictionStorm, StormTally
-from taint_eviction.reporting.status_document import epoch_text
+from taint_eviction.reporting.status_document import utc_text
 from taint_eviction.runtime.ports import Gate
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class LogReporter:
         level = logging.DEBUG if quiet else level
         if not logger.isEnabledFor(level):
             return  # In a storm most of these lines are not logged, so their text need not be built.
-        text = event.sentence(Times(now, epoch_text), self._dry_run)
+        text = event.sentence(Times(now, utc_text), self._dry_run)
         if isinstance(event, BreakerOpened) and not self._has_breaker:
             text += ", although no breaker is configured: it holds until taint-eviction breaker reset"
         logger.log(level, text, extra=_fields(event, now))

@@ -25,7 +25,7 @@ from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.sentences import bracketed
 from taint_eviction.core.status import Pending, Status
 from taint_eviction.core.text import JsonObject
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
 from taint_eviction.kube.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.reporting.pending_pages import StatusPage
 
@@ -439,7 +439,7 @@ def _hold(pending: Pending, status: Status, process: ProcessState, now: Moment) 
         return _NOT_LEADING
     if pending.tier_wait is not None:
         return _for_whom(pending.tier_wait, now)
-    since = bracketed(status.says(hold, pending) or Pause(), epoch_text)
+    since = bracketed(status.says(hold, pending) or Pause(), utc_text)
     return {"reason": hold.name.lower(), "text": hold.value + since, "brief": hold.value}
 
 
@@ -448,7 +448,8 @@ def _for_whom(wait: TierWait, now: Moment) -> JsonObject:
     others = f" and {wait.others} more" if wait.others else ""
     whom = f"{wait.ref}{others}" if wait.ref is not None else "the list of its node's pods"
     until = time_text(wait.until, now)
-    text = f"it waits for pods of the tier {wait.tier.word} of its node: {whom}, until {until} at most"
+    latest = format_utc(now.epoch_of(wait.until))
+    text = f"it waits for pods of the tier {wait.tier.word} of its node: {whom}, until {latest} at most"
     pod = None if wait.ref is None else str(wait.ref)
     more = {"tier": wait.tier.word, "pod": pod, "others": wait.others, "until": until}
     return {"reason": WaitReason.EARLIER_TIER.name.lower(), "text": text, **more}
@@ -464,13 +465,18 @@ def _block(block: Block | None) -> JsonObject | None:
 
 
 def time_text(instant: float, now: Moment) -> str:
-    """Return an instant as text, by the API server's clock."""
+    """Return an instant for machines, by the API server's clock."""
     return format_rfc3339(now.epoch_of(instant))
 
 
 def epoch_text(epoch: float | None) -> str | None:
-    """Return a time as text, None if it is not known."""
+    """Return a time for machines, None if it is not known."""
     return None if epoch is None or epoch == UNKNOWN_EPOCH else format_rfc3339(epoch)
+
+
+def utc_text(epoch: float | None) -> str | None:
+    """Return a time for people, None if it is not known."""
+    return None if epoch is None or epoch == UNKNOWN_EPOCH else format_utc(epoch)
 
 
 def finite(seconds: float) -> float | None:

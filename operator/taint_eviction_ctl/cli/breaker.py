@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.control_state import ControlState, Release
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.kube.release_query import release_text
 from taint_eviction_ctl.cli.asking import Unanswered, asking_leader, put
 from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
@@ -68,7 +68,7 @@ async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
         lines = ["the circuit breaker is closed" if kept.latch is None else breaker_text("is open", kept.latch)]
     click.echo("\n".join(lines))
     if kept.reset_epoch is not None:
-        click.echo(f"it was last reset at {format_rfc3339(kept.reset_epoch)}")
+        click.echo(f"it was last reset at {format_utc(kept.reset_epoch)}")
     return ExitCode.OK
 
 
@@ -127,4 +127,4 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
 
 
 def _last(before: ControlState) -> str:
-    return "" if before.reset_epoch is None else f" (last reset {format_rfc3339(before.reset_epoch)})"
+    return "" if before.reset_epoch is None else f" (last reset {format_utc(before.reset_epoch)})"

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines
-from taint_eviction_ctl.planning.wording import many
+from taint_eviction_ctl.planning.wording import many, utc
 
 _MAX_ROWS = 40
 _MORE = "; see taint-eviction breaker"
@@ -61,7 +61,8 @@ def _whole(breaker: Mapping[str, Any]) -> str:
     line = breaker_line({**breaker, "criteria": ()}).removesuffix(_MORE)
     # A controller of an earlier version does not say who opened it.
     by = breaker["open"] and breaker.get("by")
-    return line.replace(f" since {breaker['since']}", f" since {breaker['since']}, by {by}") if by else line
+    since = _since(breaker)
+    return line.replace(since, f"{since}, by {by}") if by and since else line
 
 
 def _number(count: int | None) -> str:
@@ -94,11 +95,15 @@ def _losses(document: Mapping[str, Any], released: Mapping[str, Any]) -> list[di
     return sorted(losses, key=lambda each: (-(each["leaveNow"] or 0), -each["pods"], each["node"], each["taint"]))
 
 
+def _since(breaker: Mapping[str, Any]) -> str:
+    return f" since {utc(breaker['since'])}" if breaker.get("since") else ""
+
+
 def breaker_line(breaker: Mapping[str, Any], width: int | None = None) -> str:
     """Return whether the breaker is open, since when and why, and, where there is room, where more is said."""
     if not breaker["open"]:
         return f"circuit breaker: {good('closed')}" if breaker["enabled"] else "circuit breaker: off"
-    since = f" since {breaker['since']}" if breaker.get("since") else ""
+    since = _since(breaker)
     # A criterion that is exceeded says why by itself.
     exceeded = any(each["exceeded"] for each in breaker.get("criteria", ()))
     cause = "" if exceeded or not breaker["cause"] else f": {breaker['cause']}"

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from taint_eviction_ctl.cli.tables import table_lines
-from taint_eviction_ctl.planning.wording import many, span
+from taint_eviction_ctl.planning.wording import many, span, utc
 
 _HEADER = ("WHEN", "POD", "NODE", "BUILT-IN CONTROLLER")
 _DIFFERENT = ("never", "later", "built_in_only")
@@ -17,7 +17,9 @@ def comparison_lines(document: Mapping[str, Any]) -> list[str]:
     lines = [verdict(document), *_notes(document)]
     differences = document["differences"]
     if differences:
-        rows = [(each["at"], f"{each['namespace']}/{each['name']}", each["node"], each["text"]) for each in differences]
+        rows = [
+            (utc(each["at"]), f"{each['namespace']}/{each['name']}", each["node"], each["text"]) for each in differences
+        ]
         lines += ["", *table_lines(_HEADER, rows)]
     left = sum(document["results"][name] for name in _DIFFERENT) - len(differences)
     elsewhere = " or in other namespaces" if document.get("namespace") else ""

@@ -19,7 +19,7 @@ from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.kube.state_config_map import StateConfigMap, UnusableState
 from taint_eviction.kube.time_calls import ask_time
 from taint_eviction.login.credentials import CredentialsError, find_connection
-from taint_eviction.reporting.status_document import epoch_text
+from taint_eviction.reporting.status_document import utc_text
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
@@ -153,7 +153,7 @@ def held_back(control_state: ControlState, how: str = "") -> list[str]:
 
 def breaker(verb: str, latch: Latch) -> str:
     """Return a sentence on the state of the breaker (``verb``: is or was), since when and why."""
-    return f"the circuit breaker {verb}{bracketed(latch, epoch_text)}"
+    return f"the circuit breaker {verb}{bracketed(latch, utc_text)}"
 
 
 def _subject(scope: PauseScope) -> str:
@@ -176,4 +176,4 @@ def some(kind: str, names: Sequence[str]) -> str:
 
 
 def _since(pause: Pause | None) -> str:
-    return "" if pause is None else bracketed(pause, epoch_text)
+    return "" if pause is None else bracketed(pause, utc_text)

@@ -12,7 +12,7 @@ import click
 
 from taint_eviction_ctl.cli.tables import table_lines
 from taint_eviction_ctl.failover.cluster import Terminating
-from taint_eviction_ctl.planning.wording import many, span
+from taint_eviction_ctl.planning.wording import many, span, utc
 
 _HEADER = ("SINCE", "POD", "CAUSES")
 # How many different first steps are shown per node.
@@ -29,7 +29,7 @@ def failover_lines(held: PodJson) -> list[str]:
     if not held["terminating"]:
         return []
     since = f" for {span(held['terminatingSeconds'])}" if held["terminatingSeconds"] is not None else ""
-    lines = ["", click.style(f"it has been Terminating{since}, asked to go at {held['askedToGoAt']}:", bold=True)]
+    lines = ["", click.style(f"it has been Terminating{since}, asked to go at {utc(held['askedToGoAt'])}:", bold=True)]
     for number, finding in enumerate(held["findings"], 1):
         lines += _step(finding, f"  {number}. ")
     return [*lines, *_not_checked(held["unchecked"])]

@@ -188,7 +188,7 @@ def _asked(query: Mapping[str, str | int], found: Remembered) -> str:
         "taint": "because of taints with the key",
     }
     chosen = [f"{words[name]} {query[name]}" for name in words if name in query]
-    chosen += [f"since {query['since']}"] if "since" in query else []
+    chosen += [f"since {utc(str(query['since']))}"] if "since" in query else []
     unanswered = "".join(f"; not asked: {why}" for why in found.unanswered)
     what = " ".join(["at most", str(query["limit"]), "outcomes", *chosen])
     return f"{what}; answered by {', '.join(found.answered)}{unanswered}"

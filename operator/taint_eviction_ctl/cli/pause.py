@@ -11,7 +11,7 @@ from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope, Release
 from taint_eviction.core.text import JsonObject, did_you_mean
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.control_state_data import problem_of
@@ -174,7 +174,7 @@ async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
     if not on.clock.anchored:
         complain("no answer of the API server has a Date that can be read: this machine's clock counts")
     elif abs(on.clock.host_offset_seconds()) > _MAX_OFF_SECONDS:
-        said = f"the API server dates its answers {format_rfc3339(now)}, far from this machine's clock"
+        said = f"the API server dates its answers {format_utc(now)}, far from this machine's clock"
     elif on.clock.votes_disagree:
         said = f"the clocks of API servers are {on.clock.disagreement_seconds():.0f} s apart"
     if said:

@@ -21,6 +21,7 @@ from taint_eviction_ctl.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction_ctl.cli.near_pods import absent_object
 from taint_eviction_ctl.cli.status_views import MAX_GROUPS, group_lines, head_lines, lost_lines, pod_lines, status_lines
+from taint_eviction_ctl.planning.wording import utc
 
 # A call that hangs for longer is reported.
 _SILENCE_SECONDS = 3.0
@@ -194,7 +195,7 @@ def _head(document: Document, console: Console, *, cut: bool) -> list[Text]:
     """Return the lines before the tables, with the time. If they are more than ``MAX_HEAD``, long ones are cut instead
     of folded; ``cut``: and the last ones are left out.
     """
-    lines = head_lines(document, console.width, str(document["now"]))
+    lines = head_lines(document, console.width, utc(document["now"]))
     folded = [part for line in lines for part in _folded(line, console)]
     if len(folded) <= MAX_HEAD:
         return folded

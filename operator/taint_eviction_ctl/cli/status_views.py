@@ -13,7 +13,7 @@ from taint_eviction.reporting.status_document import ceiling_in
 from taint_eviction_ctl.cli.breaker_views import breaker_line, criteria_lines
 from taint_eviction_ctl.cli.control_state import MAX_NAMES, some
 from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines
-from taint_eviction_ctl.planning.wording import many, span
+from taint_eviction_ctl.planning.wording import many, span, utc
 
 _STATES = {"inFlight": "in flight", "due": "due", "retrying": "retrying", "blocked": "blocked", "held": "held"}
 # By the displayed word.
@@ -43,7 +43,7 @@ def status_lines(
 
 def lost_lines(document: Mapping[str, Any], failures: str) -> tuple[str, str]:
     """Return since when there is no answer, and that what follows may be outdated."""
-    return bad(visible(f"connection lost since {document['now']}: {failures}")), "the last known status:"
+    return bad(visible(f"connection lost since {utc(document['now'])}: {failures}")), "the last known status:"
 
 
 def head_lines(document: Mapping[str, Any], width: int | None = None, clock: str = "") -> list[str]:
@@ -93,7 +93,7 @@ def _adoption(document: Mapping[str, Any]) -> list[str]:
     if problem := adoption.get("policyProblem"):
         lines.append(bad(problem))
     if stopped := adoption["stopped"]:
-        why = ": ".join(filter(None, (stopped["since"] and f"since {stopped['since']}", stopped["reason"])))
+        why = ": ".join(filter(None, (stopped["since"] and f"since {utc(stopped['since'])}", stopped["reason"])))
         lines.append(doubtful("no more are taken over: hand-back was ordered") + (f" ({why})" if why else ""))
     return lines
 
@@ -174,7 +174,8 @@ def _pauses(pauses: Sequence[Mapping[str, Any]]) -> list[str]:
 def _pause(pause: Mapping[str, Any], of: str) -> str:
     what = "all evictions" if pause["scope"] == "all" else f"evictions of {of}"
     # A controller of an older version sends neither ``by`` nor ``until``.
-    facts = {"since": pause["since"], "until": pause.get("until"), "by": pause.get("by")}
+    times = {word: utc(at) for word in ("since", "until") if (at := pause.get(word))}
+    facts = {**times, "by": pause.get("by")}
     told = ": ".join(
         filter(None, (", ".join(f"{word} {fact}" for word, fact in facts.items() if fact), pause["reason"]))
     )
@@ -313,7 +314,7 @@ def keeping(eviction: Mapping[str, Any]) -> list[str]:
     found = [] if eviction["hold"] is None else [eviction["hold"]["text"]]
     if eviction["error"] is None:
         return found
-    tried = f"tried {many(eviction['tries'], 'time')} since {eviction['triedSince']}"
+    tried = f"tried {many(eviction['tries'], 'time')} since {utc(eviction['triedSince'])}"
     again = f"again in {span(eviction['nextTryInSeconds'])}"
     budget = "" if eviction["blockedBy"] is None else f"{_blocked(eviction['blockedBy'])}; "
     return [*found, f"{budget}{tried}, {again}: {eviction['error']}"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from taint_eviction.core.objects import OUT_OF_SERVICE
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction_ctl.failover.objects import (
     SHUT_DOWN,
     AttachmentObject,
@@ -107,14 +107,14 @@ def _signs(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> list[
     signs = []
     if lease is not None:
         ago = span(now_epoch - lease.renewed_epoch)
-        signs.append(f"it last renewed its Lease {ago} ago, at {format_rfc3339(lease.renewed_epoch)}")
+        signs.append(f"it last renewed its Lease {ago} ago, at {format_utc(lease.renewed_epoch)}")
     return [*signs, _readiness(node)]
 
 
 def _readiness(node: NodeObject) -> str:
     if not node.ready:
         return "the node has no condition Ready"
-    since = "" if node.ready_since_epoch is None else f" since {format_rfc3339(node.ready_since_epoch)}"
+    since = "" if node.ready_since_epoch is None else f" since {format_utc(node.ready_since_epoch)}"
     said = "" if node.is_ready or not node.ready_message else f" ({node.ready_message})"
     return f"its condition Ready is {node.ready}{since}{said}"
 
@@ -157,7 +157,7 @@ def grace_period(ends_epoch: float, now_epoch: float) -> Finding:
     """Nothing is wrong."""
     return Finding(
         Cause.GRACE_PERIOD,
-        f"it is within its grace period until {format_rfc3339(ends_epoch)} ({span(ends_epoch - now_epoch)} more)",
+        f"it is within its grace period until {format_utc(ends_epoch)} ({span(ends_epoch - now_epoch)} more)",
         "nothing: its containers may still end by themselves",
     )
 
@@ -166,7 +166,7 @@ def past_grace_period(
     pod: PodObject, node: NodeObject | None, lease: NodeLease | None, ends_epoch: float, now_epoch: float
 ) -> Finding:
     """The kubelet is alive, as far as is known, and has not ended the pod."""
-    text = f"its grace period ended {span(now_epoch - ends_epoch)} ago, at {format_rfc3339(ends_epoch)}"
+    text = f"its grace period ended {span(now_epoch - ends_epoch)} ago, at {format_utc(ends_epoch)}"
     text += f"; {_alive(pod, node, lease, now_epoch)}"
     if pod.running:
         named = ", ".join(pod.running[:_MAX_CONTAINERS]) + (", …" if len(pod.running) > _MAX_CONTAINERS else "")

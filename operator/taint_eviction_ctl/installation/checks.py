@@ -20,7 +20,7 @@ from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.kube.json_fields import Unreadable, as_list, as_object, as_text
 from taint_eviction.kube.preflight import allowed, needed_rights
 from taint_eviction.kube.state_config_map import StateConfigMap
-from taint_eviction.reporting.status_document import epoch_text
+from taint_eviction.reporting.status_document import utc_text
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
@@ -405,7 +405,7 @@ class Installation:
         latch = None if control_state is None else control_state.latch
         if latch is None:
             return []
-        why = bracketed(latch, epoch_text)
+        why = bracketed(latch, utc_text)
         said = f"the circuit breaker is open: no pod is evicted{why}"
         advice = "look at taint-eviction breaker, then end it: taint-eviction breaker reset"
         if not replicas:

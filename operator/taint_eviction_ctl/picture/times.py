@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS
-from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction_ctl.picture.scene import Picture
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
@@ -29,7 +29,7 @@ def clock(picture: Picture, at: float) -> str:
     """Write an instant by the API server's clock; "" if the picture has seconds of its own, or for 100 years ahead."""
     if picture.epoch is None or at >= FAR_FUTURE_SECONDS / 2:
         return ""
-    return format_rfc3339(picture.epoch + at).replace("T", " ")
+    return format_utc(picture.epoch + at)
 
 
 def instant(picture: Picture, at: float) -> str:

@@ -8,7 +8,7 @@ from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.core.sentences import tolerated
-from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
+from taint_eviction.files.kubernetes_times import format_utc, parse_rfc3339
 from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction_ctl.planning.forecast import PodForecast
 from taint_eviction_ctl.planning.inventory import Inventory
@@ -41,15 +41,12 @@ def span(seconds: float) -> str:
 def utc(time: str | None) -> str:
     """Write an RFC 3339 time of a document as people read it, in UTC; other text as it is."""
     epoch = parse_rfc3339(time)
-    return str(time) if epoch is None else f"{format_rfc3339(epoch)[:19].replace('T', ' ')} UTC"
+    return str(time) if epoch is None else format_utc(epoch)
 
 
 def moment(instant: float, now: Moment) -> str:
-    """Write an instant by the API server's clock; with the date unless it is today."""
-    full, today = format_rfc3339(now.epoch_of(instant)), format_rfc3339(now.server_epoch)
-    if instant - now.at >= FAR_FUTURE_SECONDS / 2:
-        return "in 100 years"
-    return full[11:] if full[:10] == today[:10] else full
+    """Write an instant by the API server's clock."""
+    return "in 100 years" if instant - now.at >= FAR_FUTURE_SECONDS / 2 else format_utc(now.epoch_of(instant))
 
 
 def leaves(instant: float, plan: Plan) -> str:
