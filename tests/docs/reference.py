@@ -15,6 +15,7 @@ import click
 import yaml
 
 from taint_eviction.cli import cli
+from taint_eviction.cli.connection import CONNECTION
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.run import run
 from taint_eviction.core.control_state import Latch
@@ -41,6 +42,10 @@ def commands_page() -> str:
         " variable."
         " Durations are numbers of seconds (`30`), or have units (`500ms`, `30s`, `5m`, `1h30m`).",
         "`taint-eviction COMMAND --help` shows the same.",
+        "## Connection",
+        "Which cluster and which controller is meant. These flags, and `-n`, may stand before the verb, too:"
+        " `taint-eviction --context production status`. kubectl wants them after `taint-eviction`.",
+        _table(_HEADER, [*_connection().values()]),
     ]
     for name, command in verbs():
         context = click.Context(command, info_name=name, auto_envvar_prefix="TAINT_EVICTION")
@@ -48,10 +53,30 @@ def commands_page() -> str:
         arguments = [each for each in command.params if isinstance(each, click.Argument)]
         usage = " ".join([f"taint-eviction {name}", "[OPTIONS]", *(each.make_metavar(context) for each in arguments)])
         parts.append(f"```\n{usage}\n```")
-        rows = [_row(each, context) for each in command.params if isinstance(each, click.Option) and not each.hidden]
-        if rows:
-            parts.append(_table(("flag", "environment", "default", "meaning"), rows))
+        options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+        rows = {each.opts[0]: _row(each, context) for each in options}
+        shared = {name for name, row in _connection().items() if rows.get(name) == row}
+        if own := [row for name, row in rows.items() if name not in shared]:
+            parts.append(_table(_HEADER, own))
+        if shared:
+            names = ", ".join(f"`{name}`" for name in rows if name in shared)
+            parts.append(f"And of the [connection](#connection): {names}.")
     return "\n\n".join(parts) + "\n"
+
+
+_HEADER = ("flag", "environment", "default", "meaning")
+
+
+def _connection() -> dict[str, tuple[str, ...]]:
+    """Return the rows of the flags that may stand before the verb, by flag; ``status`` has them all."""
+    status = cli.get_command(click.Context(cli), "status")
+    assert status is not None
+    context = click.Context(status, info_name="status", auto_envvar_prefix="TAINT_EVICTION")
+    return {
+        each.opts[0]: _row(each, context)
+        for each in status.params
+        if isinstance(each, click.Option) and each.name in CONNECTION
+    }
 
 
 def verbs() -> Iterator[tuple[str, click.Command]]:

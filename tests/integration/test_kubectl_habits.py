@@ -8,14 +8,18 @@ import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from click.shell_completion import ShellComplete
 from tests.stage.controlled import QUICK, Controlled, controlling
 from tests.stage.objects import KEY, add_nodes, add_pod, tolerates, write_kubeconfig
-from tests.stage.processes import CommandResult, invoked
+from tests.stage.processes import CommandResult, invoked, start
 from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, pod_object
+from taint_eviction.cli import cli
 from taint_eviction.settings import ElectionSettings
 
 LEASE = ElectionSettings()
@@ -227,3 +231,99 @@ async def test_status_of_a_namespace_that_does_not_exist_warns(shop: Shop) -> No
     assert (await shop.say("status", "-n", "shop")).complaints == ""
     shop.server.faults.add(resource="namespaces", status=403)
     assert (await shop.say("status", "-n", "shpo")).complaints == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("history",),
+        ("explain", "shop/db-0"),
+        ("explain", "shop/db-1"),
+        ("breaker",),
+        ("plan",),
+        ("status", "--stuck"),
+        ("doctor",),
+    ],
+)
+async def test_yaml_says_what_json_says(shop: Shop, words: tuple[str, ...]) -> None:
+    """The same document, but for what changes by itself between two commands."""
+    as_json, as_yaml = await shop.say(*words, "-o", "json"), await shop.say(*words, "-o", "yaml")
+    assert as_yaml.code == as_json.code
+    assert shape(yaml.safe_load(as_yaml.out)) == shape(json.loads(as_json.out))
+
+
+def shape(value: Any) -> Any:
+    """Return a document without its values, but for words."""
+    match value:
+        case dict():
+            # Whether the ConfigMap with outcomes has to be read depends on whether the leader has restored it.
+            return {name: shape(each) for name, each in value.items() if name != "sources"}
+        case list():
+            return [shape(each) for each in value]
+        case str() if value.isalpha():
+            return value
+        case _:
+            return None
+
+
+async def test_watching_prints_yaml_documents(shop: Shop) -> None:
+    """Each begins with ---, so that any reader of YAML can tell them apart."""
+    at = ("--kubeconfig", str(shop.config), "--port", str(shop.controlled.listen.port))
+    process = await start(*at, "status", "--watch", "--interval", "0.1", "-o", "yaml", stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    text = ""
+    async with asyncio.timeout(20):
+        while text.count("---\n") < 3:
+            text += (await process.stdout.readline()).decode()
+    process.kill()
+    await process.communicate()
+    assert [each["kind"] for each in list(yaml.safe_load_all(text))[:2]] == ["Status", "Status"]
+
+
+async def test_no_headers_leaves_the_headers_of_tables_out(shop: Shop) -> None:
+    """As in kubectl, so that a script counts lines; all other lines stay."""
+    for words, header in ((("history",), "TIME "), (("status",), "DUE "), (("plan", "-o", "wide"), "AT ")):
+        whole, without = await shop.say(*words), await shop.say(*words, "--no-headers")
+        assert any(line.lstrip().startswith(header) for line in whole.out.splitlines()), whole.out
+        assert not any(line.lstrip().startswith(header) for line in without.out.splitlines())
+        assert len(whole.out.splitlines()) > len(without.out.splitlines()) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("explain", "d"), []),
+        (("-n", "shop", "explain", ""), ["db-0"]),
+        (("explain", "-n", "shop", "db"), ["db-0"]),
+        (("explain", "shop/"), ["shop/db-0"]),
+        (("history", "node/n"), ["node/n1", "node/n2"]),
+        (("pause", ""), ["node/", "namespace/"]),
+        (("pause", "node/n"), ["node/n1", "node/n2"]),
+        (("pause", "namespace/s"), ["namespace/shop"]),
+        (("resume", "ns/b"), ["ns/bank"]),
+        (("status", "-n", "ba"), ["bank"]),
+        (("-n", "s"), ["shop"]),
+        (("doctor", "--lease-namespace", "b"), ["bank"]),
+        (("history", "--node", "c"), ["cp"]),
+        (("plan", "--taint", "n"), ["n1", "n2"]),
+        (("status", "--context", ""), ["simulation"]),
+    ],
+)
+async def test_names_complete(shop: Shop, words: tuple[str, ...], names: list[str]) -> None:
+    """Pods, nodes and namespaces are read with the user's rights; nothing is said where that fails."""
+    for namespace in ("shop", "bank"):
+        shop.server.create("namespaces", {"metadata": {"name": namespace}})
+    *before, word = words
+    completing = ShellComplete(cli, {}, "taint-eviction", "_TAINT_EVICTION_COMPLETE")
+    line = ["--kubeconfig", str(shop.config), *before]
+    found = await asyncio.to_thread(completing.get_completions, line, word)
+    assert [each.value for each in found] == names
+
+
+async def test_names_that_may_not_be_read_do_not_complete(shop: Shop) -> None:
+    """Nothing is printed, either."""
+    shop.server.faults.add(verb="list", status=403)
+    completing = ShellComplete(cli, {}, "taint-eviction", "_TAINT_EVICTION_COMPLETE")
+    line = ["--kubeconfig", str(shop.config), "explain"]
+    assert await asyncio.to_thread(completing.get_completions, line, "shop/") == []

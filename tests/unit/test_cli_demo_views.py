@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from taint_eviction_lab.cli.demo import demo
-from taint_eviction_lab.cli.demo_views import DemoTable, JsonLines, LiveTable, PlainLines, table_rows
+from taint_eviction_lab.cli.demo_views import DemoTable, Documents, LiveTable, PlainLines, table_rows
 from taint_eviction_lab.simulation.demo import API, CACHE, QUEUE, SHOPS, WEB, DemoFact, Side, late_by
 
 PODS = (WEB, CACHE, API, QUEUE, *SHOPS)
@@ -42,7 +42,7 @@ def shown(now: float = 5.0, width: int | None = None) -> list[list[str]]:
 
 def test_json_is_one_fact_a_line_and_then_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     """Each line is a JSON object with the time, the side, what happened, and the pod."""
-    view = JsonLines()
+    view = Documents("json")
     for fact in (*FACTS[:2], FACTS[4]):
         view.show(fact)
     view.conclude(VERDICT, as_told=True)

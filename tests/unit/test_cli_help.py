@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from taint_eviction.cli import cli
 from taint_eviction.cli.exit_codes import ExitCode
+from taint_eviction_ctl.cli.completion import kubectl_complete
 
 LOADED_OF_OTHERS = (
     "print({name.partition('.')[0] for name in sys.modules} & {'taint_eviction_ctl', 'taint_eviction_lab', 'rich'})"
@@ -139,3 +141,81 @@ def test_the_help_of_run_is_in_groups_and_names_every_flag_once() -> None:
     assert len(flags) == len(set(flags))
     assert {"--kubeconfig", "--breaker-window", "--audit-megabytes"} <= set(flags)
     assert "default: 5m" in " ".join(shown.split())
+
+
+def test_flags_of_the_connection_stand_before_the_verb_or_after_it(tmp_path: Path) -> None:
+    """Both lines name the kubeconfig that is not there; what stands after the verb wins."""
+    absent, other = str(tmp_path / "absent"), str(tmp_path / "other")
+    for words in (("--kubeconfig", absent, "status"), ("status", "--kubeconfig", absent)):
+        result = command(*words)
+        assert (result.exit_code, result.stderr) == (ExitCode.USAGE, f"taint-eviction: no such kubeconfig: {absent}\n")
+    assert f": {absent}\n" in command("--kubeconfig", other, "breaker", "--kubeconfig", absent).stderr
+    assert f": {absent}\n" in command("--kubeconfig", absent, "breaker", "reset", "--yes").stderr
+    assert f": {absent}\n" in command("breaker", "--kubeconfig", absent, "reset", "--yes").stderr
+
+
+def test_a_flag_before_a_verb_that_does_not_have_it_is_refused() -> None:
+    """It is never ignored: who names a cluster means it."""
+    result = command("--context", "production", "version")
+    assert result.exit_code == ExitCode.USAGE
+    assert "No such option '--context'" in result.stderr
+    for flag, said in {"--namespace": "No such option '--namespace'", "--output": "--output does not go with"}.items():
+        result = command("breaker", flag, "json", "reset")
+        assert (result.exit_code, said in result.stderr) == (ExitCode.USAGE, True)
+
+
+@pytest.mark.parametrize("verb", ["status", "breaker", "breaker reset", "plan", "doctor", "hand-back"])
+def test_help_has_the_flags_of_the_connection_in_one_place(verb: str) -> None:
+    """They come last, in a section of their own."""
+    own, of_connection = command(*verb.split(), "--help").output.split("Connection (before the verb or after it):\n")
+    flags = {word.rstrip(",") for line in of_connection.splitlines() for word in line.split() if word.startswith("--")}
+    assert {"--kubeconfig", "--context", "--lease-namespace", "--lease-name"} <= flags
+    assert not [flag for flag in flags - {"--namespace"} if f" {flag} " in own.partition("\nOptions:\n")[2]]
+
+
+TWO_CONTEXTS = """
+apiVersion: v1
+kind: Config
+contexts: [{name: production, context: {cluster: p}}, {name: probe, context: {cluster: q}}, {name: test, context: {}}]
+"""
+
+
+def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """Return what kubectl reads from ``kubectl_complete-taint_eviction``."""
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-taint_eviction", *words])
+    kubectl_complete()
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_kubectl_completes_contexts(
+    before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the verb and after it, from the kubeconfig that the line names or the environment."""
+    config = tmp_path / "config"
+    config.write_text(TWO_CONTEXTS)
+    named = ("--kubeconfig", str(config), "--context", "pro")
+    words = named if before else ("status", *named)
+    assert completed(monkeypatch, capsys, *words) == ["probe", "production", ":4"]
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    assert completed(monkeypatch, capsys, "breaker", "reset", "--context", "") == ["probe", "production", "test", ":4"]
+
+
+def test_kubectl_completes_verbs_flags_and_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line is a directive of Cobra: whether the shell completes files."""
+    assert completed(monkeypatch, capsys, "expl") == ["explain\tExplain why a pod leaves its node or stays.", ":4"]
+    assert completed(monkeypatch, capsys, "status", "--no-h")[0].startswith("--no-headers\t")
+    assert completed(monkeypatch, capsys, "status", "-o", "y") == ["yaml", ":4"]
+    assert completed(monkeypatch, capsys, "replay", "tests/") == [":0"]
+    assert completed(monkeypatch, capsys)[-1] == ":4"
+
+
+def test_a_cluster_that_does_not_answer_completes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No error gets into somebody's command line."""
+    for words in (("explain", ""), ("status", "-n", ""), ("pause", "node/"), ("--context", "")):
+        at = ("--kubeconfig", str(tmp_path / "absent"))
+        assert completed(monkeypatch, capsys, *at, *words) == [":4"]

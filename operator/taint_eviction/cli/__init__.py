@@ -7,10 +7,13 @@ import os
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from taint_eviction import __version__
+from taint_eviction.cli.connection import HandingOn, connection_flags, handed_on
 from taint_eviction.core.text import did_you_mean
 
 # Verbs of other tools, and the verb that does the same here.
@@ -32,6 +35,7 @@ _ELSEWHERE = {
 
 # Other packages have the verbs, by entry points of this group.
 _VERBS = "taint_eviction.verbs"
+_WITH_THE_SAME_FLAGS = "status"
 _LABORATORY_PACKAGE = "taint_eviction_lab"
 _WITH_LABORATORY = (
     "New here? `taint-eviction demo` shows the controller at work, without a cluster. `taint-eviction replay` plays"
@@ -43,8 +47,14 @@ _WITHOUT_LABORATORY = (
 )
 
 
-class _ImportedWhenUsed(click.Group):
+class _ImportedWhenUsed(HandingOn):
     """Imports a verb's module only when the verb is used: the controller starts without any of them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for parameter in self.params:
+            if parameter.type is click.STRING:
+                parameter.type = _AsInAVerb()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all verbs, including those of the laboratory."""
@@ -75,6 +85,19 @@ class _ImportedWhenUsed(click.Group):
         super().format_epilog(ctx, formatter)
 
 
+class _AsInAVerb(click.types.StringParamType):
+    """A text that a shell completes as in a verb that has the same flag."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the names that begin so."""
+        command = _verb_of_another_package(_WITH_THE_SAME_FLAGS)
+        if command is None:
+            return []
+        with command.make_context(command.name, handed_on(ctx), parent=ctx, resilient_parsing=True) as below:
+            flags = [each for each in command.params if each.name == param.name]
+            return [found for each in flags for found in each.shell_complete(below, incomplete)]
+
+
 def _verb_of_another_package(name: str) -> click.Command | None:
     """Return the verb of this name, None if there is none. If it belongs to the laboratory and that is not installed,
     as in the image, return a verb that says how to get it.
@@ -97,8 +120,9 @@ def _say_how_to_get_it() -> None:
 
 @click.group(cls=_ImportedWhenUsed, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="taint-eviction", message="%(prog)s %(version)s")
+@connection_flags
 @click.pass_context
-def cli(context: click.Context) -> None:
+def cli(context: click.Context, /, **_: Any) -> None:
     """Evict pods from nodes with NoExecute taints: at once, when their tolerationSeconds are over, or never.
 
     `taint-eviction run` is the controller; with --dry-run it shows what it would do. `taint-eviction plan` shows which

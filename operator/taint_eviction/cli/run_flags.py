@@ -3,14 +3,14 @@
 Those that are settings follow from the table; the others say where the process finds the cluster, listens and writes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from taint_eviction.cli.connection import KUBECONFIG_FLAGS, CommandT, Flag, flag, with_flags
 from taint_eviction.cli.values import HostPort, Off, Seconds, Word, Written
 from taint_eviction.files.setting_forms import Form, Rate, Span, Switch, Unset, Whole, Words
 from taint_eviction.settings import (
@@ -29,12 +29,7 @@ from taint_eviction.settings import (
     with_values,
 )
 
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-Flag = Callable[[CommandT], CommandT]
-
 _DEFAULT = Settings()
-
-_flag = partial(click.option, show_envvar=True, show_default=True)
 
 
 def _of(rows: Iterable[Setting]) -> tuple[Flag[Any], ...]:
@@ -52,7 +47,7 @@ def _made(row: Setting) -> Flag[Any]:
             how |= {"is_flag": True, "default": row.of(_DEFAULT)}
         case _:
             pass
-    return _flag(*names, help=row.help, **how)
+    return flag(*names, help=row.help, **how)
 
 
 def _type(form: Form) -> click.ParamType[Any]:
@@ -85,34 +80,33 @@ def settings_of(flags: dict[str, Any], rows: Iterable[Setting]) -> Settings:
 
 
 _PROCESS = (
-    _flag("--kubeconfig", help="Kubeconfig file.", show_default="$KUBECONFIG, else in-cluster, else ~/.kube/config"),
-    _flag("--context", help="Context of the kubeconfig to use.", show_default="its current one"),
-    _flag(
+    *KUBECONFIG_FLAGS,
+    flag(
         "--listen",
         type=HostPort(),
         help="Address on which to serve /metrics, /healthz, /readyz, /status and /explain.",
         show_default="not served",
     ),
-    _flag(
+    flag(
         "--probe-listen",
         type=HostPort(),
         help="Address on which to serve /healthz and /readyz alone, so that nobody who uses up the connections of"
         " --listen can make a probe fail.",
         show_default="not served",
     ),
-    _flag(
+    flag(
         "--wait-for-api",
         is_flag=True,
         help="Wait for an API server that cannot be reached instead of exiting. In a pod, the controller always waits.",
     ),
     *_of(PROCESS),
-    _flag(
+    flag(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
         help="Format of the log: text for people, or one JSON object per line.",
     ),
-    _flag(
+    flag(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="info",
@@ -123,7 +117,7 @@ _PROCESS = (
 # Which pods are evicted, when, and by which call: plan takes these flags, too.
 _DECIDING = (
     *_of(DECISIONS),
-    _flag(
+    flag(
         "--config",
         type=click.Path(path_type=Path),
         metavar="FILE",
@@ -133,19 +127,19 @@ _DECIDING = (
 )
 
 _ELECTION = (
-    _flag(
+    flag(
         "--leader-elect/--no-leader-elect",
         default=None,
         help="Act only while holding the Lease.",
         show_default="leader-elect; with --dry-run only if the Lease is named",
     ),
     *_of(ELECTION),
-    _flag(
+    flag(
         "--leader-elect-resource-name",
         help="Name of the Lease, and of the ConfigMap that holds the pauses and the state of the breaker.",
         show_default="taint-eviction-controller; with --dry-run taint-eviction-controller-dry-run",
     ),
-    _flag(
+    flag(
         "--leader-elect-resource-namespace",
         help="Namespace of the Lease and of the ConfigMap.",
         show_default="the pod's own, else kube-system",
@@ -153,19 +147,19 @@ _ELECTION = (
 )
 
 _RECORDS = (
-    _flag(
+    flag(
         "--journal",
         metavar="FILE",
         help="Write what the controller observes and does to this file, for replay. The previous file is FILE.1.",
     ),
-    _flag("--journal-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
-    _flag(
+    flag("--journal-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
+    flag(
         "--audit-log",
         metavar="FILE",
         help="Write each attempt to evict to this file, one JSON object per line; - is stdout. The previous file is"
         " FILE.1.",
     ),
-    _flag("--audit-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
+    flag("--audit-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
 )
 
 # Old names of flags and of their variables, kept for one version, by parameter, with the new parameter.
@@ -187,7 +181,7 @@ _GROUPS = {
 
 def run_flags(command: CommandT) -> CommandT:
     """Add all flags of ``run``."""
-    return _with(command, (*(flag for flags in _GROUPS.values() for flag in flags), *_OLD))
+    return with_flags(command, (*(each for flags in _GROUPS.values() for each in flags), *_OLD))
 
 
 def format_groups(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -201,13 +195,7 @@ def format_groups(command: click.Command, context: click.Context, formatter: cli
 
 def deciding_flags(command: CommandT) -> CommandT:
     """Add those flags of ``run`` that say which pods are evicted, when, and by which call."""
-    return _with(command, _DECIDING)
-
-
-def _with(command: CommandT, flags: Sequence[Callable[[CommandT], CommandT]]) -> CommandT:
-    for flag in reversed(flags):
-        command = flag(command)
-    return command
+    return with_flags(command, _DECIDING)
 
 
 def take_renamed(context: click.Context) -> list[str]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+from yarl import URL
 
 from taint_eviction.files.setting_forms import Form, Nodes, Span, Words
 
@@ -67,3 +68,20 @@ class HostPort(click.ParamType[tuple[str, int]]):
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
             self.fail(f"{value!r} is not HOST:PORT, as in 127.0.0.1:8080 or :8080", param, ctx)
         return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class HttpUrl(click.ParamType[str]):
+    """The URL of a replica; a final slash is dropped."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the URL."""
+        text = str(value).strip().rstrip("/")
+        try:
+            url = URL(text)
+        except ValueError:
+            url = URL()
+        if url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment:
+            self.fail(f"{value!r} is not the URL of a controller; write it like http://127.0.0.1:8080", param, ctx)
+        return text

@@ -51,7 +51,7 @@ _TELL_SECONDS = 6 * 3600.0
 _REFUSED_SECONDS = 60.0
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-__all__ = ["Connection", "CredentialsError", "find_connection", "in_cluster", "with_kubeconfig"]
+__all__ = ["Connection", "CredentialsError", "find_connection", "in_cluster", "known_contexts", "with_kubeconfig"]
 
 
 class Connection:
@@ -208,6 +208,14 @@ async def find_connection(
         "no API server is known: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
         f" ({default} does not exist either)"
     )
+
+
+def known_contexts(
+    kubeconfig: str | None, environ: Mapping[str, str] = os.environ, home: Path | None = None
+) -> list[str]:
+    """Return the names of the contexts among which ``find_connection`` chooses; raise ``CredentialsError``."""
+    named = kubeconfig or environ.get("KUBECONFIG") or str((home or Path.home()) / ".kube" / "config")
+    return kubeconfigs.context_names(kubeconfigs.split_paths(named))
 
 
 async def with_kubeconfig(paths: str, context: str | None, clock: Clock) -> Connection:

@@ -93,6 +93,11 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
     )
 
 
+def context_names(paths: Sequence[Path]) -> list[str]:
+    """Return the names of all contexts in these files; raise ``CredentialsError``."""
+    return sorted(_by_name({path: _read_file(path) for path in paths if path.exists()}, "contexts", "context"))
+
+
 def _read_file(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(path.read_text("utf-8"))

@@ -12,6 +12,15 @@ import aiohttp
 import click
 import orjson
 
+from taint_eviction.cli.connection import (
+    KUBECONFIG_FLAGS,
+    LEASE_FLAGS,
+    PORT_FLAG,
+    SERVER_FLAG,
+    CommandT,
+    flag,
+    with_flags,
+)
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import visible_in
@@ -23,16 +32,7 @@ from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import ElectionSettings
-from taint_eviction_ctl.cli.flags import (
-    KUBECONFIG_FLAGS,
-    LEASE_FLAGS,
-    OUTPUT_FLAG,
-    PORT_FLAG,
-    CommandT,
-    flag,
-    with_flags,
-)
-from taint_eviction_ctl.cli.values import HttpUrl
+from taint_eviction_ctl.cli.flags import OUTPUT_FLAGS
 
 _TIMEOUT_SECONDS = 10.0
 SHADOW_LEASE = "taint-eviction-controller-dry-run"
@@ -41,10 +41,7 @@ Document = dict[str, Any]
 WrittenT = TypeVar("WrittenT")
 Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
 
-_FLAGS = (
-    flag("--server", type=HttpUrl(), help="Ask the replica that listens here, as http://127.0.0.1:8080."),
-    *KUBECONFIG_FLAGS,
-)
+_FLAGS = (SERVER_FLAG, *KUBECONFIG_FLAGS)
 # The name in the overlay. The environment variable for the other verbs names another Lease.
 _SHADOW_LEASE_FLAG = flag(
     "--lease-name", default=SHADOW_LEASE, show_envvar=False, allow_from_autoenv=False, help="Name of its Lease."
@@ -57,12 +54,12 @@ class Unanswered(Exception):
 
 def ask_flags(command: CommandT) -> CommandT:
     """Add the flags that select the controller to ask."""
-    return with_flags(command, (*_FLAGS, *LEASE_FLAGS, PORT_FLAG, OUTPUT_FLAG))
+    return with_flags(command, (*_FLAGS, *LEASE_FLAGS, PORT_FLAG, *OUTPUT_FLAGS))
 
 
 def ask_shadow_flags(command: CommandT) -> CommandT:
     """Add the flags that select the dry run to ask."""
-    return with_flags(command, (*_FLAGS, LEASE_FLAGS[0], _SHADOW_LEASE_FLAG, PORT_FLAG, OUTPUT_FLAG))
+    return with_flags(command, (*_FLAGS, LEASE_FLAGS[0], _SHADOW_LEASE_FLAG, PORT_FLAG, *OUTPUT_FLAGS))
 
 
 def ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:

@@ -1,13 +1,14 @@
 """``taint-eviction breaker``: show the circuit breaker, and close it after it has stopped all evictions."""
 
+from functools import partial
 from typing import Any
 
 import click
-import orjson
 from click.core import ParameterSource
 
+from taint_eviction.cli.connection import PORT_FLAG, flag, handed_on, with_flags
 from taint_eviction.cli.exit_codes import ExitCode
-from taint_eviction.cli.visible import complain, json_text
+from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import ControlState, Release
 from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.kube.release_query import release_text
@@ -15,19 +16,19 @@ from taint_eviction_ctl.cli.asking import Unanswered, asking_leader, put
 from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
 from taint_eviction_ctl.cli.control_state import Reached, change_control_state, held_back, state_flags
 from taint_eviction_ctl.cli.control_state import breaker as breaker_text
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, OUTPUT_FLAG, PORT_FLAG, flag
+from taint_eviction_ctl.cli.documents import echo_document
+from taint_eviction_ctl.cli.flags import OUTPUT_FLAGS, verbs
 from taint_eviction_ctl.cli.releasing import count_going, must_agree, release_flags, tell_leader, told
 
 # A reset closes a breaker that was opened before it, and the clocks of two machines differ a little.
 _JUST_AFTER_SECONDS = 0.001
 
 
-@click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@verbs
 @flag("--namespace", "-n", help="Count the pods of this namespace only; the breaker is that of the cluster.")
 @flag("--all-namespaces", "-A", is_flag=True, help="Count the pods of all namespaces, as without -n.")
 @state_flags
-@PORT_FLAG
-@OUTPUT_FLAG
+@partial(with_flags, flags=(PORT_FLAG, *OUTPUT_FLAGS))
 @click.pass_context
 def breaker(context: click.Context, /, **flags: Any) -> None:
     """Show the circuit breaker, or reset it.
@@ -42,10 +43,12 @@ def breaker(context: click.Context, /, **flags: Any) -> None:
     if context.invoked_subcommand is None:
         change_control_state(flags, lambda on: _show(on, flags))
         return
-    # If these flags were ignored, the command would close the breaker of another cluster.
-    given = [name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given:
-        raise click.UsageError(f"write the flags after {context.invoked_subcommand}")
+    # Those of the connection are handed on. If others were ignored, the command would not do what it seems to do.
+    handed = {word.partition("=")[0] for word in handed_on(context)}
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.opts[0] not in handed:
+            raise click.UsageError(f"{max(option.opts, key=len)} does not go with {context.invoked_subcommand}")
 
 
 async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
@@ -56,14 +59,14 @@ async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
         asking = asking_leader(on.calls, on.where, flags)
         document = await asking("/status", query)
         released = await asking("/status", {**query, "release": release_text(Release(reset=True))})
-        if flags["output"] == "json":
-            click.echo(json_text(breaker_document(document, released), orjson.OPT_INDENT_2))
+        if flags["output"] != "table":
+            echo_document(breaker_document(document, released), flags["output"])
             return ExitCode.OK
         both = {"document": document, "released": released}
         lines = put(lambda told: breaker_lines(**told), both)
     except Unanswered as error:
         complain(f"what it counts is not known: {error}")
-        if flags["output"] == "json":
+        if flags["output"] != "table":
             return ExitCode.UNREACHABLE
         lines = ["the circuit breaker is closed" if kept.latch is None else breaker_text("is open", kept.latch)]
     click.echo("\n".join(lines))
@@ -72,7 +75,7 @@ async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
     return ExitCode.OK
 
 
-@breaker.command(context_settings=CONTEXT_SETTINGS)
+@breaker.command(context_settings=breaker.context_settings)
 @release_flags
 def reset(**flags: Any) -> None:
     """Close the circuit breaker.

@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 from click.core import ParameterSource
 
+from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.visible import json_text
 from taint_eviction.reporting.comparisons import JournalComparisons, comparison_fields
 from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction_ctl.cli.asking import Ask, Document, ask, ask_shadow_flags, put
 from taint_eviction_ctl.cli.compare_views import comparison_lines
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.documents import echo_document
+from taint_eviction_ctl.cli.flags import verb
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@verb()
 @click.option(
     "--journal",
     type=click.Path(path_type=Path),
@@ -71,7 +71,7 @@ def _show(document: Document, flags: Mapping[str, Any]) -> None:
     found = [each for each in document["differences"] if namespace in ("", each["namespace"])]
     document["namespace"] = namespace or None
     document["differences"] = found[-flags["limit"] :] if flags["limit"] else []
-    if flags["output"] == "json":
-        click.echo(json_text(document, orjson.OPT_INDENT_2))
-    else:
+    if flags["output"] == "table":
         click.echo("\n".join(put(comparison_lines, document)))
+    else:
+        echo_document(document, flags["output"])

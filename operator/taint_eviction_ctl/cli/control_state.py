@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from taint_eviction.cli.connection import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import complain
@@ -24,7 +25,6 @@ from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
-from taint_eviction_ctl.cli.flags import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
 
 # If more were paused together, only the first are named.
 MAX_NAMES = 3

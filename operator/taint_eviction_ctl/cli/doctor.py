@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 import click
-import orjson
 
+from taint_eviction.cli.connection import KUBECONFIG_FLAGS, PORT_FLAG, flag, with_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
-from taint_eviction.cli.visible import json_text, visible
+from taint_eviction.cli.visible import visible
 from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.kube.preflight import reach
 from taint_eviction.kube.time_calls import ask_time
@@ -20,15 +20,8 @@ from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
-from taint_eviction_ctl.cli.flags import (
-    CONTEXT_SETTINGS,
-    DOCTOR_LEASE_FLAGS,
-    KUBECONFIG_FLAGS,
-    OUTPUT_FLAG,
-    PORT_FLAG,
-    flag,
-    with_flags,
-)
+from taint_eviction_ctl.cli.documents import echo_document
+from taint_eviction_ctl.cli.flags import DOCTOR_LEASE_FLAGS, output_flag, verb
 from taint_eviction_ctl.installation.checks import CheckResult, Installation, State
 
 _TIMEOUT_SECONDS = 10.0
@@ -39,12 +32,12 @@ _FLAGS = (
     *KUBECONFIG_FLAGS,
     *DOCTOR_LEASE_FLAGS,
     PORT_FLAG,
-    OUTPUT_FLAG,
+    output_flag("table", "json", "yaml"),
     flag("--strict", is_flag=True, help="Exit with 1 if something is unchecked, too."),
 )
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@verb()
 @partial(with_flags, flags=_FLAGS)
 def doctor(**flags: Any) -> None:
     """Check what an installation needs: versions, replicas, leader, rights, clock, metrics, alerts.
@@ -63,7 +56,10 @@ def doctor(**flags: Any) -> None:
         give_up(ExitCode.USAGE, str(error))
     except CallFailed as error:
         give_up(ExitCode.UNREACHABLE, str(error))
-    click.echo("\n".join(_json(findings) if flags["output"] == "json" else _table(findings)))
+    if flags["output"] == "table":
+        click.echo("\n".join(_table(findings)))
+    else:
+        echo_document(_document(findings), flags["output"])
     sys.exit(_exit_code(findings, flags["strict"]))
 
 
@@ -91,12 +87,12 @@ async def _examine(flags: Mapping[str, Any]) -> list[CheckResult]:
         await connection.close()
 
 
-def _json(findings: Sequence[CheckResult]) -> list[str]:
-    document = [
+def _document(findings: Sequence[CheckResult]) -> dict[str, Any]:
+    found = [
         {"check": each.check, "state": each.state.value, "found": each.found, "advice": each.advice}
         for each in findings
     ]
-    return [json_text({"findings": document, "summary": _counts(findings)}, orjson.OPT_INDENT_2)]
+    return {"findings": found, "summary": _counts(findings)}
 
 
 def _table(findings: Sequence[CheckResult]) -> list[str]:

@@ -7,19 +7,20 @@ from functools import partial
 from typing import Any
 
 import click
-import orjson
 
+from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.visible import json_text, visible
+from taint_eviction.cli.visible import visible
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began, tolerated
 from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
+from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.failover_reads import examine
 from taint_eviction_ctl.cli.failover_views import failover_lines
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_outcomes, source_documents, source_lines
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.near_pods import absent_object, near_pod, own_namespace
@@ -37,7 +38,7 @@ _MODES = {
 }
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@verb()
 @click.argument("pod", metavar="[NAMESPACE/]POD|UID|node/NAME", nargs=-1, required=True, callback=one_object)
 @flag("--namespace", "-n", help="Namespace of the pod. Without it: that of the context, or default.")
 @ask_flags
@@ -94,9 +95,9 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
     past = [each for each in past if not known or each["uid"] != document.get("uid")]
     if not known and not past and not failover["terminating"]:
         document = await _found_elsewhere(document, pod, failover, flags)
-    if flags["output"] == "json":
+    if flags["output"] != "table":
         said = {**document, "past": past, "sources": source_documents(found), "failover": failover}
-        click.echo(json_text(said, orjson.OPT_INDENT_2))
+        echo_document(said, flags["output"])
         _end(document, past, failover)
         return
     lines = _lines(document, past, failover)

@@ -8,17 +8,16 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import click
-import orjson
 
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
-from taint_eviction.cli.visible import json_text
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_ctl.cli.asking import Document, put
+from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.failover_views import stuck_lines, terminating_line
 from taint_eviction_ctl.failover.cluster import FailoverReader
 from taint_eviction_ctl.failover.document import free_document, held_document, stuck_document, unread_document
@@ -84,10 +83,10 @@ def show_stuck(namespace: str, output: str, flags: Mapping[str, Any]) -> None:
     except CallFailed as error:
         narrower = "" if namespace or error.reason is not FailureReason.FORBIDDEN else "; -n asks for one namespace"
         give_up(ExitCode.UNREACHABLE, f"{error}{narrower}")
-    if output == "json":
-        click.echo(json_text(document, orjson.OPT_INDENT_2))
-    else:
+    if output == "table":
         click.echo("\n".join(put(stuck_lines, document)))
+    else:
+        echo_document(document, output)
 
 
 async def _stuck(namespace: str, flags: Mapping[str, Any]) -> Document:

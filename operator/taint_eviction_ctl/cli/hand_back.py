@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, visible
@@ -27,7 +28,7 @@ from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.control_state import Reached, change_control_state, state_flags
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.giving_back import GivingBack, MarkedPod, give_back_all, list_marked, patch_line
 from taint_eviction_ctl.installation.adoption_right import AdoptionRight, RightKept
 from taint_eviction_ctl.installation.replicas import CONTROLLER, read_replicas
@@ -43,7 +44,7 @@ _MAX_ROUNDS = 5
 _CUT_OFF_MINUTES = 15
 
 
-@click.command("hand-back", context_settings=CONTEXT_SETTINGS)
+@verb("hand-back")
 @click.option("--yes", "-y", is_flag=True, allow_from_autoenv=False, help="Do not ask.")
 @flag("--reason", default="", show_default=False, help="Why; it is kept with the order.")
 @click.option("--undo", is_flag=True, allow_from_autoenv=False, help="Let the controller adopt again; change no pod.")

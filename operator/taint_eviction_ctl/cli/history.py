@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
-import orjson
 
-from taint_eviction.cli.visible import complain, json_text
+from taint_eviction.cli.connection import flag
+from taint_eviction.cli.visible import complain
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.sentences import began, tolerated
 from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
@@ -19,7 +19,8 @@ from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.against_built_in import built_in_text, in_brief, summary_lines
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.documents import echo_document
+from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.history_sources import reading_cluster
 from taint_eviction_ctl.cli.near_pods import own_namespace
@@ -40,7 +41,7 @@ _WORDS = {
 }
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@verb()
 @click.argument("pod", metavar="[[NAMESPACE/]POD|UID|node/NAME]", nargs=-1, callback=one_object)
 @flag("--node", help="Pods of this node only.")
 @flag("--namespace", "-n", help="Pods of this namespace only.")
@@ -126,10 +127,10 @@ async def show_outcomes(
         drawn = [each for each in found.outcomes if each["since"] is not None]
         document = {"outcomes": drawn, "asked": _asked(query, found)}
         write_page(flags["html"], put(_picture, document))
-    if flags["output"] == "json":
+    if flags["output"] != "table":
         head: Document = {"apiVersion": API_VERSION, "kind": "History", "answered": found.answered, **said_back(query)}
         machines = {**head, "sources": source_documents(found), "outcomes": found.outcomes}
-        click.echo(json_text(machines, orjson.OPT_INDENT_2))
+        echo_document(machines, flags["output"])
     else:
         asked = {**said_back(query), "against": flags.get("against")}
         document = {"outcomes": found.outcomes, "sources": source_documents(found), **asked}

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import click
 
+from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
@@ -26,7 +27,7 @@ from taint_eviction_ctl.cli.control_state import (
     no_longer_lines,
     state_flags,
 )
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
+from taint_eviction_ctl.cli.flags import repeated_flag, verb
 from taint_eviction_ctl.cli.releasing import count_going, must_agree, release_flags, tell_leader, told
 from taint_eviction_ctl.planning.wording import many
 
@@ -41,7 +42,7 @@ _KINDS: Mapping[str, Literal["node", "namespace"]] = {
 _SCOPES = click.argument("scopes", metavar="[node/NAME|namespace/NAME]...", nargs=-1)
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@verb()
 @_SCOPES
 @repeated_flag("--node", metavar="NAME", help="Pause evictions from this node only; may be given again.")
 @repeated_flag("--namespace", "-n", metavar="NS", help="Pause evictions in this namespace only; may be given again.")
@@ -83,7 +84,7 @@ def pause(**flags: Any) -> None:
     change_control_state(flags, lambda on: _pause(on, scopes, flags))
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@verb()
 @_SCOPES
 @repeated_flag("--node", metavar="NAME", help="Resume evictions from this node; may be given again.")
 @repeated_flag("--namespace", "-n", metavar="NS", help="Resume evictions in this namespace; may be given again.")

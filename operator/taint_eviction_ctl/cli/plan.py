@@ -7,22 +7,20 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import orjson
-import yaml
 
+from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.run_flags import deciding_flags
 from taint_eviction.cli.run_settings import read_deciding_settings
 from taint_eviction.cli.values import Seconds
-from taint_eviction.cli.visible import complain, json_text
+from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.text import did_you_mean
@@ -38,7 +36,8 @@ from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
 from taint_eviction_ctl.cli.control_state import held_back, state_flags
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
+from taint_eviction_ctl.cli.documents import echo_document
+from taint_eviction_ctl.cli.flags import NO_HEADERS_FLAG, output_flag, repeated_flag, verb
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_ctl.cli.plan_views import print_plan
 from taint_eviction_ctl.cli.progress import Progress
@@ -69,8 +68,8 @@ _TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?"
 _NODE = re.compile(r"(?!.*\.(json|ya?ml)$)[a-z0-9][a-z0-9.-]*")
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("files", metavar="[FILE]...", nargs=-1)
+@verb()
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(allow_dash=True))
 @repeated_flag(
     "--taint", metavar="NODE=KEY[=VALUE]:EFFECT", help="Add a taint. NODE may be a pattern like * or 'worker-*'."
 )
@@ -102,15 +101,8 @@ _NODE = re.compile(r"(?!.*\.(json|ya?ml)$)[a-z0-9][a-z0-9.-]*")
 @deciding_flags
 @state_flags
 @flag("--call-timeout", type=Seconds(), default=30.0, help="Timeout of each API call.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    allow_from_autoenv=False,
-    help="wide: every pod.",
-)
+@output_flag("table", "wide", "json", "yaml", text="wide: every pod.")
+@NO_HEADERS_FLAG
 @html_option
 @flag("--exit-code", is_flag=True, help="Exit with 1 if any pod would be evicted.")
 @repeated_flag(
@@ -300,11 +292,8 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
     if flags["html"]:
         write_page(flags["html"], picture_of_plan(made))
     match flags["output"]:
-        case "json":
-            click.echo(json_text(plan_document(made), orjson.OPT_INDENT_2))
-        case "yaml":
-            for text in _yaml(plan_document(made)):
-                click.echo(text, nl=False)
+        case "json" | "yaml" as output:
+            echo_document(plan_document(made), output)
         case output:
             print_plan(made, wide=output == "wide")
     inventory = made.inventory
@@ -312,20 +301,6 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
         more = [f"… and {count - len(sentences)} more like these"] if count > len(sentences) else []
         for sentence in [*sentences, *more]:
             complain(sentence)
-
-
-def _yaml(document: dict[str, Any]) -> Iterator[str]:
-    """Write a document pod by pod: 30,000 pods at once would take half a gigabyte."""
-    for name, value in document.items():
-        if name != "pods" or not value:
-            yield _dumped({name: value})
-            continue
-        yield f"{name}:\n"
-        yield from (_dumped([pod]) for pod in value)
-
-
-def _dumped(part: object) -> str:
-    return yaml.dump(part, Dumper=yaml.CSafeDumper, sort_keys=False, width=120)
 
 
 def _exit_code(made: Plan, gates: list[PlanGate]) -> ExitCode:

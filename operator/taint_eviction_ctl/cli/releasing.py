@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from taint_eviction.cli.connection import PORT_FLAG, CommandT, with_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Release
@@ -20,7 +21,6 @@ from taint_eviction.kube.release_query import release_text
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, asking_leader
 from taint_eviction_ctl.cli.control_state import Reached, state_flags
-from taint_eviction_ctl.cli.flags import PORT_FLAG, CommandT, with_flags
 from taint_eviction_ctl.cli.status import with_further_pages
 from taint_eviction_ctl.planning.budgets import violated_budgets
 from taint_eviction_ctl.planning.cluster import read_namespaces

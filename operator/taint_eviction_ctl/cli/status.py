@@ -8,17 +8,18 @@ from functools import partial
 from typing import Any
 
 import click
-import orjson
 from click.core import ParameterSource
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from taint_eviction.cli.connection import flag
 from taint_eviction.cli.values import Seconds
-from taint_eviction.cli.visible import complain, json_text, visible
+from taint_eviction.cli.visible import complain, visible
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, next_page, put
+from taint_eviction_ctl.cli.documents import echo_document, stream_document
 from taint_eviction_ctl.cli.failover_reads import count_terminating, show_stuck
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.near_pods import absent_object
 from taint_eviction_ctl.cli.status_views import MAX_GROUPS, group_lines, head_lines, lost_lines, pod_lines, status_lines
 from taint_eviction_ctl.planning.wording import utc
@@ -32,7 +33,7 @@ _MAX_LOST = 2
 _MIN_PODS = 5
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@verb()
 @flag("--namespace", "-n", help="List and count the pods of this namespace only.")
 @flag("--all-namespaces", "-A", is_flag=True, help="List and count the pods of all namespaces, as without -n.")
 @flag("--stuck", is_flag=True, help="List the pods that stay Terminating instead, what holds them, and what to do.")
@@ -46,11 +47,12 @@ def status(**flags: Any) -> None:
     Shows which replica leads, what holds evictions back, and which pods are pending eviction, when and why.
 
     Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
-    rights to get leases and pods/proxy. JSON is one document; with --watch, one document a line.
+    rights to get leases and pods/proxy. JSON and YAML are one document; with --watch there are several, in JSON one
+    a line.
 
-    A line counts the pods that are Terminating on nodes that are not Ready (not with --watch or in JSON). --stuck lists
-    these, and others past their grace period, by node. Both read the cluster with your rights: nodes and pods, and
-    for --stuck Leases in kube-node-lease, claims and VolumeAttachments, too. --stuck asks no controller.
+    A line counts the pods that are Terminating on nodes that are not Ready (not with --watch, nor in documents).
+    --stuck lists these, and others past their grace period, by node. Both read the cluster with your rights: nodes and
+    pods, and for --stuck Leases in kube-node-lease, claims and VolumeAttachments, too. --stuck asks no controller.
 
     Exit codes: 0 answered; 2 wrong usage; 3 no controller answers, or for --stuck no API server.
     """
@@ -86,8 +88,8 @@ async def with_further_pages(asking: Ask, query: Mapping[str, str | int], first:
 
 async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
     document = await whole_status(asking, query)
-    if flags["output"] == "json":
-        click.echo(json_text(document, orjson.OPT_INDENT_2))
+    if flags["output"] != "table":
+        echo_document(document, flags["output"])
     else:
         terminating = await count_terminating(str(query.get("namespace", "")), flags)
         namespace = str(query.get("namespace", ""))
@@ -136,8 +138,8 @@ Show = Callable[[Document, str | None], None]
 
 def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
     """Return how to show a document, or the last one with the reason why there is no newer one."""
-    if output == "json":
-        return nullcontext(), _show_line
+    if output != "table":
+        return nullcontext(), partial(_show_document, output)
     if not sys.stdout.isatty():
         return nullcontext(), _show_text
     console = Console()
@@ -212,9 +214,9 @@ def _folded(line: str, console: Console) -> list[Text]:
     return list(Text.from_ansi(line).wrap(console, console.width))
 
 
-def _show_line(document: Document, failures: str | None) -> None:
+def _show_document(output: str, document: Document, failures: str | None) -> None:
     if failures is None:
-        click.echo(json_text(document))
+        stream_document(document, output)
     else:
         complain(failures)
 

@@ -18,13 +18,19 @@ doubtful = partial(click.style, fg="yellow")
 def table_lines(
     header: Row, rows: Sequence[Row], styles: Mapping[int, Callable[[str], str]] | None = None
 ) -> list[str]:
-    """Return the lines of a table with a dimmed header; ``styles``: by column, the colour of its padded cells."""
-    shown = [[_in_one_line(cell) for cell in row] for row in (header, *rows)]
+    """Return the lines of a table with a dimmed header, unless the command has --no-headers.
+
+    ``styles``: by column, the colour of its padded cells.
+    """
+    headers = [] if _without_headers() else [header]
+    if not headers and not rows:
+        return []
+    shown = [[_in_one_line(cell) for cell in row] for row in (*headers, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     # The last column is not padded: it may be much longer than a line.
     widths[-1] = 0
     lines = []
-    for number, row in enumerate(shown):
+    for number, row in enumerate(shown, 1 - len(headers)):
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         cells = [
             (styles or {}).get(column, str)(cell) if number else click.style(cell, dim=True)
@@ -32,6 +38,11 @@ def table_lines(
         ]
         lines.append(f"  {'  '.join(cells)}".rstrip())
     return lines
+
+
+def _without_headers() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("no_headers"))
 
 
 def _in_one_line(cell: str) -> str:

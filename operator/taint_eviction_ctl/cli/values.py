@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import click
-from yarl import URL
 
 from taint_eviction.cli.values import Seconds
 from taint_eviction.core.objects import NamespacedName
@@ -17,23 +16,6 @@ _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCI
 # kubectl's names of pods and nodes.
 _POD_KINDS, NODE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no")
 KINDS = (*_POD_KINDS, *NODE_KINDS)
-
-
-class HttpUrl(click.ParamType[str]):
-    """The URL of a replica; a final slash is dropped."""
-
-    name = "url"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the URL."""
-        text = str(value).strip().rstrip("/")
-        try:
-            url = URL(text)
-        except ValueError:
-            url = URL()
-        if url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment:
-            self.fail(f"{value!r} is not the URL of a controller; write it like http://127.0.0.1:8080", param, ctx)
-        return text
 
 
 class PodName(click.ParamType[NamespacedName]):

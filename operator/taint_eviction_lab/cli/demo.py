@@ -21,7 +21,7 @@ from fake_apiserver import ApiServer, kubeconfig
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.clock import read_monotonic
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS
+from taint_eviction_ctl.cli.flags import output_flag, verb
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_lab.built_in.live import LiveBuiltIn
 from taint_eviction_lab.built_in.version import MEASURED, BuiltInVersion, read_version
@@ -56,15 +56,12 @@ def _read_built_in(_: click.Context, __: click.Parameter, value: str) -> BuiltIn
         raise click.BadParameter(f"{value!r} is not {expected}") from expected
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    allow_from_autoenv=False,
-    help="A table that updates in a terminal (plain lines when piped), or a JSON object a line.",
+@verb()
+@output_flag(
+    "table",
+    "json",
+    "yaml",
+    text="A table that updates in a terminal (plain lines when piped), or one document after the other for programs.",
 )
 @click.option(
     "--built-in",

@@ -1,6 +1,5 @@
-"""The demo's views: a table that updates in a terminal, plain lines when piped, or JSON."""
+"""The demo's views: a table that updates in a terminal, plain lines when piped, or documents for programs."""
 
-import json
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from taint_eviction.cli.visible import visible
+from taint_eviction_ctl.cli.documents import stream_document
 from taint_eviction_lab.simulation.demo import IN_TIME_SECONDS, SHOP, DemoFact, DemoPod, Side, late_by
 
 _RIGHT, _WRONG, _WAITS = "green", "red", "yellow"
@@ -136,9 +136,9 @@ def table_rows(table: DemoTable, width: int | None = None) -> list[Text]:
 
 
 def make_view(output: str, table: DemoTable) -> View:
-    """Choose the view: ``json``; for ``table``, one that fits stdout."""
-    if output == "json":
-        return JsonLines()
+    """Choose the view: documents; for ``table``, one that fits stdout."""
+    if output != "table":
+        return Documents(output)
     return LiveTable(table) if sys.stdout.isatty() else PlainLines(table)
 
 
@@ -154,21 +154,21 @@ class _Quiet:
         return None
 
 
-class JsonLines(_Quiet):
-    """One line per fact, as JSON."""
+class Documents(_Quiet):
+    """One document per fact, as JSON or YAML."""
+
+    def __init__(self, output: str) -> None:
+        self._output = output
 
     def show(self, fact: DemoFact) -> None:
         """Print a fact."""
         due_at = None if fact.due_at is None else round(fact.due_at, 3)
-        self._print({**asdict(fact), "side": fact.side.value, "at": round(fact.at, 3), "due_at": due_at})
+        said = {**asdict(fact), "side": fact.side.value, "at": round(fact.at, 3), "due_at": due_at}
+        stream_document(said, self._output)
 
     def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
         """Print the verdict."""
-        self._print({"what": "verdict", "as_told": as_told, "lines": list(verdict)})
-
-    def _print(self, document: object) -> None:
-        click.echo(json.dumps(document))
-        sys.stdout.flush()
+        stream_document({"what": "verdict", "as_told": as_told, "lines": list(verdict)}, self._output)
 
 
 class PlainLines(_Quiet):

@@ -3,7 +3,6 @@
 The format is in ``simulation.scenario``, the player in ``simulation.replay``.
 """
 
-import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,10 +11,12 @@ from typing import Any
 
 import click
 
+from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.visible import visible
 from taint_eviction.files.marked_yaml import Malformed, Problem, decoded
-from taint_eviction_ctl.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction_ctl.cli.documents import echo_document
+from taint_eviction_ctl.cli.flags import NO_HEADERS_FLAG, output_flag, verb
 from taint_eviction_ctl.cli.pictures import html_option, write_page, write_text
 from taint_eviction_lab.built_in.version import MEASURED, BuiltInVersion, read_version
 from taint_eviction_lab.cli.records import record_in
@@ -45,17 +46,10 @@ def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> B
         raise click.BadParameter(f"{version!r} is not {expected}") from expected
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    allow_from_autoenv=False,
-    help="Timelines for people, or one JSON document.",
-)
+@verb()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@output_flag("table", "json", "yaml", text="Timelines for people, or one document for programs.")
+@NO_HEADERS_FLAG
 @flag("--timeline", is_flag=True, help="Show what happened second by second, also for many pods.")
 @html_option
 @click.option(
@@ -73,7 +67,9 @@ def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> B
 )
 def replay(
     files: tuple[str, ...],
+    *,
     output: str,
+    no_headers: bool,
     timeline: bool,
     html: str | None,
     to_scenario: str | None,
@@ -98,10 +94,10 @@ def replay(
     comparisons: dict[str, AgainstModel] = {}
     results, problems = _play(files, records, against, comparisons)
     _write(results, records, html, to_scenario)
-    if output == "json":
-        click.echo(json.dumps(_document(results, problems, comparisons), indent=2))
-    else:
+    if output == "table":
         print_results(results, comparisons, timeline)
+    else:
+        echo_document(_document(results, problems, comparisons), output)
     for problem in problems:
         click.echo(visible(str(problem)), err=True)
     if problems:
