@@ -15,12 +15,14 @@ from tests.stage.clocks import EPOCH
 from fake_apiserver import LoggedRequest
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope, selector_scope
+from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.guards import Guards, WaitReason
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.kube.answers import failure_reason
-from taint_eviction.kube.control_state_data import latch_text, reset_text
+from taint_eviction.kube.control_state_data import key_of, latch_text, reset_text
 from taint_eviction.kube.state_config_map import StateConfigMap, UnusableState
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, FailureReason
 
@@ -265,7 +267,8 @@ async def test_a_reset_does_not_close_a_breaker_that_opened_later(at: ClientStag
 
 async def test_a_key_that_becomes_unreadable_holds_evictions_although_a_reset_is_known(at: ClientStage) -> None:
     """The unreadable key has replaced the reset, so it is newer; another reset unblocks them."""
-    guards, now = Guards(EvictionPolicy(), Breaker(BreakerPolicy()), None), at.server.clock.now().timestamp()
+    guards = Guards(EvictionPolicy(), Breaker(BreakerPolicy()), None, KnownNodes(GoneObjects()))
+    now = at.server.clock.now().timestamp()
 
     async def held() -> WaitReason | None:
         guards.order(await state(at).read() or ControlState(), Moment(0.0, now))
@@ -459,11 +462,73 @@ async def test_a_config_map_that_is_restored_with_its_format_is_not_recreated(at
     assert await store.read() == ControlState()
 
 
+GPU = selector_scope("pool=gpu")
+
+
+async def test_a_pause_by_a_selector_raises_the_format_as_long_as_it_is_there(at: ClientStage) -> None:
+    """A version that does not know such pauses holds everything then, and evicts again without them."""
+    store = state(at)
+    await store.keep(ControlState())
+    await store.set_pauses({GPU: PAUSE, N1: PAUSE})
+    assert (data(at)["format"], sorted(data(at))) == ("2", ["format", "pause-node.n1", key_of(GPU)])
+    assert await store.read() == ControlState(nodes={"n1": PAUSE}, selectors={"pool=gpu": PAUSE})
+    await store.end_pauses({GPU: PAUSE})
+    assert data(at).keys() == {"format", "pause-node.n1"}
+    assert data(at)["format"] == "1"
+
+
+async def test_a_pause_by_a_selector_does_not_say_that_a_leader_has_taken_the_config_map_over(at: ClientStage) -> None:
+    """Otherwise what was lost with an earlier ConfigMap would be forgotten."""
+    store = state(at)
+    put(at, data={"format": "1", "pause": "true"})
+    await store.read()
+    at.server.delete("configmaps", NAME, NAMESPACE)
+    await state(at).set_pauses({GPU: PAUSE})
+    assert data(at)["format"] == "2-new"
+    assert await store.read() == ControlState(selectors={"pool=gpu": PAUSE}, recreated=True)
+    await store.keep(ControlState(Pause()))
+    assert data(at)["format"] == "2"
+    assert await store.read() == ControlState(Pause(), selectors={"pool=gpu": PAUSE})
+
+
+async def test_the_format_is_put_right_where_people_have_changed_keys_by_hand(at: ClientStage) -> None:
+    """They need not know of it. Nothing is written where it is right."""
+    store = state(at)
+    put(at, data={"format": "1", "pause-selector.gpu": '{"selector": "pool=gpu"}'})
+    found = await store.read()
+    assert found is not None
+    assert (found.unfit, found.selectors) == (True, {"pool=gpu": Pause()})
+    for _ in range(2):
+        await store.fit_format()
+    assert data(at)["format"] == "2"
+    assert len(writes(at)) == 1
+    assert await store.set_pauses({GPU: None})
+    assert data(at) == {"format": "1"}
+
+
+async def test_what_was_lost_with_selectors_is_written_again(at: ClientStage) -> None:
+    """What somebody has set to false stays resumed, but for selectors: false does not say which."""
+    lost = ControlState(selectors={"pool=gpu": PAUSE, "zone notin (a)": Pause()})
+    put(at, data={"pause-selector.x": "false", key_of(GPU): "false"})
+    await state(at).keep(lost)
+    read = await state(at).read()
+    assert read is not None
+    assert read.selectors == lost.selectors
+    assert data(at)["format"] == "2"
+
+
+async def test_more_selectors_than_can_be_read_are_not_written(at: ClientStage) -> None:
+    """A hundred are."""
+    await state(at).set_pauses({PauseScope("selector", f"k{number}"): PAUSE for number in range(100)})
+    with pytest.raises(UnusableState, match="would have 101 pauses by selectors, more than 100, and could not be read"):
+        await state(at).set_pauses({GPU: PAUSE})
+
+
 # What this version does not understand
 
 
 @pytest.mark.parametrize(
-    "stands", [{"format": "2", "pause": "{}"}, {f"x{number}": "" for number in range(1001)}], ids=["newer", "many"]
+    "stands", [{"format": "3", "pause": "{}"}, {f"x{number}": "" for number in range(1001)}], ids=["newer", "many"]
 )
 async def test_nothing_is_written_to_a_config_map_that_this_version_does_not_understand(
     at: ClientStage, stands: dict[str, str], caplog: pytest.LogCaptureFixture
@@ -485,7 +550,7 @@ async def test_nothing_is_written_to_a_config_map_that_this_version_does_not_und
         store.end_pauses({N1: PAUSE}),
         store.set_no_adoption(PAUSE),
     ):
-        with pytest.raises(UnusableState, match=r"ConfigMap kube-system/orders has (format 2|1001 keys)"):
+        with pytest.raises(UnusableState, match=r"ConfigMap kube-system/orders has (format 3|1001 keys)"):
             await write
     await store.keep(FULL)
     await store.confirm_no_adoption("somebody", PAUSE)
@@ -496,7 +561,7 @@ async def test_more_keys_than_can_be_read_are_not_written(at: ClientStage) -> No
     """A thousand are."""
     nodes = {PauseScope("node", f"n{number}"): PAUSE for number in range(1000)}
     await state(at).set_pauses(nodes)
-    with pytest.raises(UnusableState, match="would have 1001 keys, and more than 1000 cannot be read"):
+    with pytest.raises(UnusableState, match="would have 1001 keys, more than 1000, and could not be read"):
         await state(at).set_pauses({SHOP: PAUSE})
     await state(at).set_pauses({SHOP: PAUSE, N1: None})
     assert len(data(at)) == 1000

@@ -1,20 +1,23 @@
 """The state ConfigMap can be read whatever it contains; malformed content pauses too much rather than too little."""
 
 import json
+import re
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.strategies import KEYS
 
-from taint_eviction.core.control_state import EVERYTHING, Latch, Pause, PauseScope
+from taint_eviction.core.control_state import EVERYTHING, Latch, Pause, PauseScope, selector_scope
 from taint_eviction.kube.control_state_data import (
     BREAKER_KEY,
     key_of,
     latch_text,
+    pause_changes,
     pause_text,
     read_control_state,
     reset_text,
+    with_format,
 )
 
 any_json: st.SearchStrategy[Any] = st.recursive(
@@ -68,6 +71,33 @@ def test_any_value_but_false_pauses_its_scope(scope: PauseScope, value: object) 
     assert list(control_state.pauses()) == ([] if is_false(value) else [scope])
     assert (control_state.latch, control_state.reset_epoch) == (None, None)
     assert all("malformed" in complaint for complaint in complaints)
+
+
+selectors = st.sampled_from(["pool=gpu", "pool notin (a,b)", "!pool", "zone=a,pool", ""])
+
+
+@given(values | any_json | st.builds(lambda text: json.dumps({"selector": text}), selectors | st.text()))
+def test_any_value_but_false_pauses_some_nodes_by_a_selector(value: object) -> None:
+    """Where the selector cannot be read, these are all nodes; no other scope is paused."""
+    control_state, complaints = read_control_state({"data": {"pause-selector.x": value, "format": "2"}})
+    assert len(control_state.pauses()) == (0 if is_false(value) else 1)
+    assert {scope.kind for scope in control_state.pauses()} <= {"selector"}
+    if complaints:
+        assert list(control_state.selectors) == [""]
+
+
+@given(selectors.map(selector_scope), st.none() | epochs, st.text(), st.none() | epochs)
+def test_a_written_pause_by_a_selector_is_read_back(
+    scope: PauseScope, since_epoch: float | None, text: str, until_epoch: float | None
+) -> None:
+    """The key is a valid one, and the same for the same nodes."""
+    pause = Pause(since_epoch, text, until_epoch)
+    (key,) = changes = pause_changes({}, {scope: pause})
+    assert re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key)
+    control_state, complaints = read_control_state({"data": with_format({}, changes)})
+    assert complaints == []
+    assert list(control_state.pauses()) == [scope]
+    assert not control_state.unfit
 
 
 @given(values | any_json)

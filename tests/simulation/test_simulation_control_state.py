@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.simulation.scenario_texts import played
 
-from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.calls import Network, SimulatedCalls, World
@@ -41,17 +41,17 @@ def test_pauses_of_different_scopes_end_one_by_one() -> None:
 
     async def main() -> None:
         control_state = SimulatedControlState(Timeline(), READ)
-        control_state.pause(None, None, "why")
-        control_state.pause("node-1", None, "")
-        control_state.pause(None, "shop", "")
+        control_state.pause(EVERYTHING, "why")
+        control_state.pause(PauseScope("node", "node-1"), "")
+        control_state.pause(PauseScope("namespace", "shop"), "")
         pause = Pause(1893456000.5)
         assert control_state.control_state == ControlState(
             Pause(1893456000.5, "why"), {"node-1": pause}, {"shop": pause}
         )
-        control_state.resume(None, None, every=False)
-        control_state.resume("node-1", None, every=False)
+        control_state.resume(EVERYTHING)
+        control_state.resume(PauseScope("node", "node-1"))
         assert control_state.control_state == ControlState(namespaces={"shop": pause})
-        control_state.resume(None, None, every=True)
+        control_state.resume(None)
         assert control_state.control_state == ControlState()
 
     run_virtually(main())
@@ -62,10 +62,10 @@ def test_what_is_not_paused_cannot_be_resumed() -> None:
 
     async def main() -> None:
         control_state = SimulatedControlState(Timeline(), READ)
-        with pytest.raises(Impossible, match="nothing is paused as a whole at this moment"):
-            control_state.resume(None, None, every=False)
-        with pytest.raises(Impossible, match="'node-1' is not paused at this moment"):
-            control_state.resume("node-1", None, every=False)
+        with pytest.raises(Impossible, match="all evictions are not paused at this moment"):
+            control_state.resume(EVERYTHING)
+        with pytest.raises(Impossible, match="evictions from node node-1 are not paused at this moment"):
+            control_state.resume(PauseScope("node", "node-1"))
         with pytest.raises(Impossible, match="there is no ConfigMap with the control state at this moment"):
             control_state.lose()
 
@@ -78,7 +78,7 @@ def test_a_latch_is_kept_unless_it_was_reset_since() -> None:
     async def main() -> None:
         timeline = Timeline()
         control_state = SimulatedControlState(timeline, READ)
-        control_state.pause("node-1", None, "")
+        control_state.pause(PauseScope("node", "node-1"), "")
         control_state.latch(Latch(100.0, "a surge"), "a")
         control_state.latch(Latch(100.0, "a surge"), "b")
         control_state.reset(200.0, "a human")
@@ -129,7 +129,7 @@ def test_an_unreadable_value_pauses_the_scope_of_its_key() -> None:
         control_state.latch(Latch(100.0, "a surge"), "a")
         assert control_state.control_state.latch.unreadable
         control_state.reset(200.0, "a human")
-        control_state.resume(None, None, every=True)
+        control_state.resume(None)
         assert control_state.control_state == ControlState(reset_epoch=200.0)
         control_state.scribble("breaker", "open")
         control_state.scribble("breaker", '{"open": false, "reset": "2030-01-01T00:00:00Z"}')

@@ -1,10 +1,22 @@
-"""A known pause ends in time, whatever happens to the clock that dated it."""
+"""A known pause ends in time, whatever happens to the clock that dated it; what pauses by selectors cover, and what is
+paused instead of all else.
+"""
 
 import pytest
 from tests.unit.builders import EPOCH, moment
 
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseEnds, PauseScope
+from taint_eviction.core.control_state import (
+    EVERYTHING,
+    MAX_SELECTOR,
+    ControlState,
+    Pause,
+    PauseEnds,
+    PauseScope,
+    Release,
+    selector_scope,
+)
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import ZONE_LABEL
 
 N1 = PauseScope("node", "n1")
 
@@ -46,3 +58,66 @@ def test_an_extended_pause_counts_from_its_beginning() -> None:
     assert left(ends, ControlState(), stepped) == {}
     anew = ControlState(nodes={"n1": Pause(EPOCH + 3660, "", EPOCH + 5460)})
     assert left(ends, anew, stepped) == {N1: 1795.0}
+
+
+# Selectors
+
+
+def test_the_scope_of_a_selector_has_one_name() -> None:
+    """One person pauses, and another resumes with a selector that is written in another way."""
+    assert selector_scope(" zone in (b,a), pool == gpu") == selector_scope("pool=gpu,zone in (a,b)")
+    assert str(selector_scope("pool==gpu")) == "evictions from nodes that match pool=gpu"
+    assert str(selector_scope("")) == "evictions from all nodes"
+    assert str(selector_scope(f"{ZONE_LABEL}=a")) == "evictions from nodes in zone a"
+    assert str(selector_scope(f"{ZONE_LABEL} notin (b,a)")) == "evictions from nodes outside of zones a, b"
+    assert str(selector_scope(f"{ZONE_LABEL}!=")) == f"evictions from nodes that match {ZONE_LABEL}!="
+    assert str(selector_scope(ZONE_LABEL)) == f"evictions from nodes that match {ZONE_LABEL}"
+    assert selector_scope("!pool").selects({"zone": "a"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pool in gpu", "a label selector (key=value, .*values in parentheses are missing"),
+        ("pool=gpu,pool=web", "a label selector for nodes: it can match nothing: pool=gpu and pool=web"),
+        ("a" * (MAX_SELECTOR + 1), "a label selector of at most 1024 characters"),
+        (",".join(f"k{number}!=v" for number in range(140)), "a label selector of at most 1024 characters"),
+    ],
+)
+def test_what_no_node_can_match_is_no_scope(text: str, expected: str) -> None:
+    """Nor is what is longer than can be stored and read again."""
+    with pytest.raises(ValueError, match=expected.replace("(", "\\(", 1)):
+        selector_scope(text)
+
+
+@pytest.mark.parametrize(
+    ("only", "instead"),
+    [
+        (["topology.kubernetes.io/zone=a"], ["topology.kubernetes.io/zone notin (a)"]),
+        (["zone=a", "zone=b"], ["zone notin (a,b)"]),
+        (["pool"], ["!pool"]),
+        (["pool=gpu,rack notin (r1,r2)"], ["pool notin (gpu)", "rack in (r1,r2)"]),
+        (["pool=gpu", "!pool"], ["pool,pool notin (gpu)"]),
+        (["pool", "!pool"], []),
+    ],
+)
+def test_instead_of_all_the_nodes_that_no_selector_matches_are_paused(only: list[str], instead: list[str]) -> None:
+    """Nodes without the label are among them; together they are just those that none of the selectors matches."""
+    scopes = frozenset(map(selector_scope, only))
+    release = Release(frozenset([EVERYTHING, *scopes]), only=scopes)
+    kept = ControlState(Pause(), {"n1": Pause()}, selectors={"rack=r9": Pause()})
+    after = release.after(kept, (), Pause(EPOCH))
+    assert sorted(after.selectors) == sorted([*instead, "rack=r9"])
+    assert (after.cluster, after.nodes) == (None, {"n1": Pause()})
+    for labels in ({}, {"zone": "a"}, {"zone": "c"}, {"pool": "gpu", "rack": "r3"}, {"pool": "x", "rack": "r1"}):
+        paused = any(selector_scope(each).selects(labels) for each in instead)
+        assert paused is not any(scope.selects(labels) for scope in scopes), labels
+
+
+def test_a_selector_without_a_complement_cannot_be_released_alone() -> None:
+    """No selector says "not more than 5, or without the label"; and some would need too many."""
+    with pytest.raises(ValueError, match="no selector matches all that size>5 does not"):
+        Release(only=frozenset([selector_scope("size>5")])).others(())
+    many = frozenset(selector_scope(",".join(f"{key}{number}" for number in range(11))) for key in "ab")
+    with pytest.raises(ValueError, match="121 selectors would be needed"):
+        Release(only=many).others(())

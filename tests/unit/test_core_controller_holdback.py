@@ -1,6 +1,7 @@
 """What holds evictions back, on the whole controller: limits, pauses, circuit breaker, modes, and their reload."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.unit.builders import Stage, epoch, moment, node, own_latch, pod, ref, taint, tolerates
@@ -284,6 +285,25 @@ def test_a_node_or_a_namespace_may_be_paused(control_state: ControlState, hold: 
     assert stage.next_at() is None
     stage.at(50).order(NOTHING)
     assert uids(stage.take()) == ["a"]
+
+
+def test_a_pause_by_a_selector_follows_the_labels_of_nodes() -> None:
+    """A node that gets the label is paused from then on; one that loses it is not, nor one recreated without it."""
+    gpu, web = (replace(node(taint()), labels={"pool": pool}) for pool in ("gpu", "web"))
+    stage = Stage(control_state=ControlState(selectors={"pool=gpu": Pause()}))
+    stage.sees(web, pod(tolerates(10)))
+    stage.at(5).sees(gpu)
+    assert stage.at(20).take() == []
+    assert hold_of(stage) is WaitReason.SELECTOR_PAUSED
+    assert stage.next_at() is None
+    stage.at(30).sees(web)
+    [work] = stage.take()
+    stage.sees(gpu)
+    assert stage.brain.attempts.recheck(work, moment(stage.now)) == Suspended()
+    assert stage.finish(work, Suspended()) == []
+    assert stage.take() == []
+    stage.at(40).sees(replace(node(taint(), uid="another"), labels={}))
+    assert uids(stage.at(50).take()) == ["a"]
 
 
 def test_a_rule_may_pause_the_pods_that_it_governs() -> None:
@@ -685,6 +705,18 @@ def test_a_backlog_from_a_pause_may_be_worked_off() -> None:
     assert stage.evaluate() == []
     taint_nodes(stage.at(11), 1, pods=6)
     assert stage.evaluate() == [BreakerOpened(own_latch(epoch(11), "26 pods due at once, more than 5"))]
+
+
+def test_the_backlog_of_a_pool_contains_what_became_due_in_the_last_moment_before_a_node_leaves_it() -> None:
+    """The label itself ends the pause of the node, and whoever removes it knows what is due."""
+    policy = BreakerPolicy(enabled=True, max_due=5, settle_seconds=2)
+    stage = guarded(policy, ControlState(selectors={"pool": Pause()}))
+    stage.sees(replace(node(taint(), name="n0"), labels={"pool": "gpu"}))
+    stage.sees(*(pod(tolerates(50), name=f"p{number}", uid=f"p{number}", on="n0") for number in range(20)))
+    stage.at(49).evaluate()
+    stage.at(51).sees(node(taint(), name="n0"))
+    assert stage.evaluate() == []
+    assert len(stage.take()) == 20
 
 
 def test_the_backlog_of_a_node_contains_what_became_due_in_the_last_moment_of_its_pause() -> None:

@@ -10,8 +10,9 @@ from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
-from taint_eviction.core.guards import Guards, WaitReason
-from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.gone_objects import GoneObjects
+from taint_eviction.core.guards import Guards, WaitReason, guards_of
+from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.policy import EvictionPolicy
 
 ANY_NODE = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=0), max_due=5)
@@ -26,7 +27,7 @@ class Blocking(Guards):
 
     def __init__(self, policy: BreakerPolicy, control_state: ControlState | None) -> None:
         self.breaker = Breaker(policy)
-        super().__init__(EvictionPolicy(), self.breaker, control_state)
+        super().__init__(EvictionPolicy(), self.breaker, control_state, KnownNodes(GoneObjects()))
 
 
 def guards(policy: BreakerPolicy | None = None, control_state: ControlState | None = NOTHING) -> Blocking:
@@ -52,7 +53,7 @@ def test_an_empty_control_state_holds_nothing() -> None:
     """The breaker is closed, and nothing is paused."""
     assert guards().blocking_all(moment(0)) is None
     assert guards().blocking_flow(FlowKey("n1", "shop", "")) is None
-    assert guards().pauses() == {"whole": 0, "node": 0, "namespace": 0}
+    assert guards().pauses() == {"whole": 0, "selector": 0, "node": 0, "namespace": 0}
 
 
 def test_an_unknown_control_state_holds_everything() -> None:
@@ -72,11 +73,28 @@ def test_each_pause_holds_its_scope() -> None:
     assert it.blocking_flow(FlowKey("n1", "shop", "")) is WaitReason.NODE_PAUSED
     assert it.blocking_flow(FlowKey("n2", "shop", "")) is WaitReason.NAMESPACE_PAUSED
     assert it.blocking_flow(FlowKey("n2", "n1", "shop")) is None
-    assert it.pauses() == {"whole": 0, "node": 1, "namespace": 2}
+    assert it.pauses() == {"whole": 0, "selector": 0, "node": 1, "namespace": 2}
     ordered(it, 1, ControlState(cluster=Pause()))
     assert it.blocking_all(moment(0)) is WaitReason.PAUSED
     assert it.blocking_flow(FlowKey("n1", "shop", "")) is None
-    assert it.pauses() == {"whole": 1, "node": 0, "namespace": 0}
+    assert it.pauses() == {"whole": 1, "selector": 0, "node": 0, "namespace": 0}
+
+
+def test_a_pause_by_a_selector_holds_the_nodes_that_have_the_labels() -> None:
+    """It is the reason before a pause of the node itself; of several, the one that ends last is told."""
+    labels = {"n1": {"pool": "gpu", "rack": "r1"}, "n2": {"pool": "web"}}
+    short, long = Pause(epoch(1), "short", epoch(50)), Pause(epoch(1), "long", epoch(90))
+    state = ControlState(nodes={"n1": WHY}, selectors={"pool=gpu": short, "rack": long, "pool!=web": short})
+    it = guards_of(state, EvictionPolicy(), labels.get)
+    on_gpu = FlowKey("n1", "shop", "")
+    assert it.blocking_flow(on_gpu) is WaitReason.SELECTOR_PAUSED
+    guard = it.of(WaitReason.SELECTOR_PAUSED)
+    assert guard is not None
+    assert (guard.says(on_gpu), guard.text(on_gpu)) == (long, "evictions from nodes that match rack are paused")
+    assert guard.named(on_gpu) == "the pause of nodes that match rack"
+    assert [each.reason for each in it.lasting(on_gpu, moment(1), epoch(100))] == [WaitReason.NODE_PAUSED]
+    assert it.blocking_flow(FlowKey("n2", "shop", "")) is None
+    assert it.blocking_flow(FlowKey("n9", "shop", "")) is None
 
 
 def test_the_breaker_is_the_reason_before_a_pause() -> None:

@@ -9,12 +9,16 @@ from taint_eviction.kube.control_state_data import (
     has_format,
     key_of,
     latch_text,
+    pause_changes,
     pause_text,
     problem_of,
     read_control_state,
     reset_text,
+    with_format,
 )
 
+# Keys that people have made up.
+X, Y = "pause-selector.x", "pause-selector.y"
 SINCE = "2030-03-17T17:46:40Z"
 EPOCH = 1_900_000_000.0
 
@@ -45,6 +49,62 @@ def test_pauses_are_read_by_their_scope() -> None:
     ) == ControlState(
         Pause(), {"n1": Pause(), "a.b": Pause()}, {"shop": Pause()}, resumed=frozenset({PauseScope("node", "n2")})
     )
+
+
+def test_pauses_by_selectors_are_read_whatever_their_keys_are_called() -> None:
+    """The value has the selector. Of several that mean the same nodes, the one that ends last counts."""
+    read = control_state(
+        pause_selector__gpu='{"selector": "pool == gpu", "reason": "drivers"}',
+        pause_selector__0123='{"selector": "pool in (gpu)", "until": "2030-03-17T17:46:40Z"}',
+        pause_selector__later='{"selector": "zone notin (a)"}',
+        pause_selector__off="false",
+        format="2",
+    )
+    assert read == ControlState(selectors={"pool=gpu": Pause(reason="drivers"), "zone notin (a)": Pause()})
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("true", "its value is not an object with a selector"),
+        ("{}", "its value is not an object with a selector"),
+        ('{"selector": 5}', "its value is not an object with a selector"),
+        ('{"selector": "pool in gpu"}', "selector is not a label selector (key=value, "),
+        (
+            '{"selector": "pool=a,pool=b"}',
+            "selector is not a label selector for nodes: it can match nothing: pool",
+        ),
+        (f'{{"selector": "{"a" * 1025}"}}', "selector is not a label selector of at most 1024 characters"),
+        ('{"selector": "pool=gpu", "until": "soon"}', "until is not a time"),
+        ("pool=gpu", "its value is not JSON"),
+    ],
+)
+def test_a_selector_that_cannot_be_read_pauses_all_nodes(value: str, why: str) -> None:
+    """An attempt to pause some is not ignored; another selector beside it counts as well."""
+    data = {"pause-selector.x": value, "pause-selector.y": '{"selector": "zone=a"}', "format": "2"}
+    found, (complaint,) = read_control_state({"data": data})
+    assert complaint.startswith(f"the key pause-selector.x is malformed ({why}")
+    assert complaint.endswith("; it holds evictions")
+    assert found.selectors.keys() == {"", "zone=a"}
+    assert PauseScope("selector", "").selects({})
+
+
+def test_an_empty_selector_pauses_all_nodes() -> None:
+    """So it does in Kubernetes."""
+    assert control_state(pause_selector__x='{"selector": ""}', format="2").selectors == {"": Pause()}
+
+
+def test_a_change_of_a_pause_by_a_selector_removes_each_key_that_has_the_selector() -> None:
+    """People may have given it keys of their own; a malformed one goes with the pause of all nodes."""
+    own = key_of(PauseScope("selector", "pool=gpu"))
+    by_hand = {"pause-selector.gpu": '{"selector": "pool in (gpu)"}', "pause-selector.x": "?"}
+    data = {own: '{"selector": "pool=gpu"}', **by_hand}
+    gpu, everywhere = PauseScope("selector", "pool=gpu"), PauseScope("selector", "")
+    assert pause_changes({"data": data}, {gpu: None}) == {own: None, "pause-selector.gpu": None}
+    assert pause_changes({"data": data}, {everywhere: None}) == {"pause-selector.x": None}
+    written = pause_changes({"data": data}, {gpu: Pause(EPOCH)})
+    assert written == {own: f'{{"selector":"pool=gpu","since":"{SINCE}"}}', "pause-selector.gpu": None}
+    assert problem_of(PauseScope("selector", "a" * 300)) is None
 
 
 def test_a_pause_may_say_since_and_until_when_by_whom_and_why() -> None:
@@ -248,12 +308,54 @@ def test_the_known_format_is_no_pause_and_no_complaint() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "changes", "expected"),
+    [
+        ({}, {"pause": "true"}, {"pause": "true"}),
+        ({}, {X: "{}"}, {X: "{}", "format": "2-new"}),
+        ({"format": "1"}, {X: "{}"}, {X: "{}", "format": "2"}),
+        (
+            {"format": "2", X: "{}"},
+            {X: None},
+            {X: None, "format": "1"},
+        ),
+        (
+            {"format": "2", X: "{}", Y: ""},
+            {X: None},
+            {X: None},
+        ),
+        ({"format": "2-new", X: "{}"}, {"format": "1"}, {"format": "2"}),
+        (
+            {"format": "2-new", X: "{}"},
+            {X: None},
+            {X: None, "format": None},
+        ),
+        ({"format": "2-new", X: "{}"}, {}, {}),
+        ({"format": "1", X: "{}"}, {}, {"format": "2"}),
+        ({X: "{}"}, {}, {"format": "2-new"}),
+        ({"format": "2"}, {}, {"format": "1"}),
+        ({}, {"format": "1"}, {"format": "1"}),
+        ({"format": "1"}, {}, {}),
+    ],
+)
+def test_the_format_is_2_as_long_as_there_are_selectors(
+    data: dict[str, str], changes: dict[str, str | None], expected: dict[str, str | None]
+) -> None:
+    """Only a leader says that it has taken the ConfigMap over; others leave that as it is."""
+    assert with_format({"data": data}, changes) == expected
+    after = {key: text for key, text in {**data, **expected}.items() if text is not None}
+    assert not read_control_state({"data": after})[0].unfit
+    if not changes:
+        assert read_control_state({"data": data})[0].unfit is bool(expected)
+
+
+@pytest.mark.parametrize(
     ("data", "why"),
     [
-        ({"format": "2"}, "has format 2, and this version knows format 1 only"),
-        ({"format": "one"}, "has format one, and this version knows format 1 only"),
-        ({"format": ""}, "has format , and this version knows format 1 only"),
-        ({"format": "1" * 500}, f"has format {'1' * 39}…, and this version knows format 1 only"),
+        ({"format": "3"}, "has format 3, and this version knows formats 1 and 2 only"),
+        ({"format": "one"}, "has format one, and this version knows formats 1 and 2 only"),
+        ({"format": ""}, "has format , and this version knows formats 1 and 2 only"),
+        ({"format": "1" * 500}, f"has format {'1' * 39}…, and this version knows formats 1 and 2 only"),
+        ({f"pause-selector.{number}": "x" for number in range(101)}, "has 101 pauses by selectors, more than 100"),
         ({f"pause-node.n{number}": "true" for number in range(MAX_KEYS + 1)}, "has 1001 keys, more than 1000"),
         ({f"x{number}": "" for number in range(25_000)}, "has 25000 keys, more than 1000"),
     ],

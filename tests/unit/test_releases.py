@@ -1,5 +1,6 @@
 """Which pods a controller says that a release lets go: those that its guards then let go, and no others."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -17,18 +18,22 @@ N1, N2, SHOP, BANK = (
     PauseScope("namespace", "shop"),
     PauseScope("namespace", "bank"),
 )
+POOL, RACK = PauseScope("selector", "pool=gpu"), PauseScope("selector", "rack in (r1,r2)")
 RELEASES = (
     Release(frozenset([EVERYTHING])),
     Release(frozenset([N1])),
     Release(frozenset([SHOP])),
     Release(frozenset([EVERYTHING, N1]), only=frozenset([N1])),
     Release(frozenset([EVERYTHING, SHOP]), only=frozenset([SHOP])),
+    Release(frozenset([POOL])),
+    Release(frozenset([EVERYTHING, POOL]), only=frozenset([POOL])),
+    Release(frozenset([EVERYTHING, RACK, POOL]), only=frozenset([RACK, POOL])),
     Release(None),
     Release(reset=True),
     Release(None, reset=True),
 )
 # Everything that may block evictions at once.
-HOLDS = ("pause", "n1", "shop", "breaker", "rule")
+HOLDS = ("pause", "n1", "shop", "breaker", "rule", "pool")
 LATCH = Latch(epoch(0), "many")
 
 
@@ -37,7 +42,8 @@ def crowded(*holds: str, latch: Latch = LATCH) -> Stage:
     rules = (PolicyRule("night", namespaces=("mill",), pause=True),) if "rule" in holds else ()
     on = stage(eviction_policy=EvictionPolicy(rules=rules))
     off = taint(OUT_OF_SERVICE)
-    on.sees(node(taint()), node(taint(), name="n2"), node(off, name="n3"))
+    on.sees(replace(node(taint()), labels={"pool": "gpu"}), replace(node(taint(), name="n2"), labels={"rack": "r1"}))
+    on.sees(node(off, name="n3"))
     for name, where, namespace in (
         ("a", "n1", "shop"),
         ("b", "n2", "shop"),
@@ -54,6 +60,7 @@ def crowded(*holds: str, latch: Latch = LATCH) -> Stage:
             {"n1": Pause()} if "n1" in holds else {},
             {"shop": Pause()} if "shop" in holds else {},
             latch if "breaker" in holds else None,
+            selectors={"pool=gpu": Pause()} if "pool" in holds else {},
         ),
         moment(0),
     )
@@ -154,6 +161,8 @@ def test_a_release_is_read_as_it_was_written(release: Release) -> None:
         ('{"pauses": [["node"]]}', "pauses has something other than"),
         ('{"pauses": [["node", 1]]}', "pauses has something other than"),
         ('{"only": [["node", "a"], ["namespace", "b"]]}', "only has scopes of several kinds"),
+        ('{"pauses": [["selector", "pool in a"]]}', "a label selector (key=value, "),
+        ('{"only": [["selector", "size>5"]]}', "no selector matches all that size>5 does not"),
         ("[" * 10_000, "release is malformed: "),
     ],
 )

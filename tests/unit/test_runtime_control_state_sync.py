@@ -44,6 +44,12 @@ class FakeStore(Wire):
         """Date the breaker's state anew."""
         await self.carry("WRITE", "date", lambda: self._redate(stated_epoch, epoch))
 
+    async def fit_format(self) -> None:
+        """Write the format that the keys need."""
+        await self.carry(
+            "WRITE", "format", lambda: self._keep(replace(self.kept or ControlState(), unfit=False), "format")
+        )
+
     async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
         """Remove pauses that have ended."""
         left = (self.kept or ControlState()).without_pauses(ended)
@@ -320,6 +326,35 @@ async def test_only_who_acts_writes() -> None:
         it.body.gate.open = True
         await until(11)
     assert [what for _, what in it.store.written] == [LATCH]
+
+
+@virtually
+async def test_who_acts_puts_the_format_right() -> None:
+    """Once: a standby leaves it to who acts."""
+    it = SyncedBrain()
+    it.store.kept, it.store.taken_over = ControlState(selectors={"pool=gpu": Pause()}, unfit=True), True
+    it.body.gate.open = False
+    async with running(it.standing.run()):
+        await until(10)
+        assert it.store.written == []
+        it.body.gate.open = True
+        await until(20)
+    assert [what for _, what in it.store.written] == ["format"]
+
+
+@virtually
+async def test_a_format_that_cannot_be_put_right_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told once a minute, and counts as no failure of the breaker."""
+    it = SyncedBrain()
+    it.store.kept, it.store.taken_over = ControlState(selectors={"pool=gpu": Pause()}, unfit=True), True
+    it.store.ever["WRITE"] = refused(403)
+    async with running(it.standing.run()):
+        await until(29)
+        assert it.standing.unwritten_seconds() == 0.0
+        it.store.ever.clear()
+        await until(40)
+    assert [what for _, what in it.store.written] == ["format"]
+    assert len([each for each in caplog.messages if "the format of the ConfigMap" in each]) == 1
 
 
 @virtually

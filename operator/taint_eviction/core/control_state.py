@@ -4,30 +4,82 @@ All of it is kept in the cluster, so that it outlives processes and reaches ever
 server's (seconds since the epoch). ``PauseEnds`` counts the ends of pauses on the monotonic clock, as deadlines are.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.label_selectors import (
+    LabelSelector,
+    Requirement,
+    chooses,
+    complement,
+    contradiction,
+    parse_selector,
+    selector_text,
+)
+from taint_eviction.core.objects import ZONE_LABEL
 
 # The known time of the API server moves by less than this if nobody steps its clock.
 _TOLERATED_SECONDS = 2.0
 
+# A longer selector is not read.
+MAX_SELECTOR = 1024
+
 
 class PauseScope(NamedTuple):
-    """What a pause covers: all evictions, those from one node, or those in one namespace; ``name`` "" for all."""
+    """What a pause covers: all evictions, those from all nodes that a selector matches, those from one node, or those
+    in one namespace. ``name`` "" for all; for a selector its text (``selector_scope``), "" matches all nodes.
+    """
 
-    kind: Literal["all", "node", "namespace"]
+    kind: Literal["all", "selector", "node", "namespace"]
     name: str = ""
 
     def __str__(self) -> str:
         match self.kind:
             case "all":
                 return "all evictions"
+            case "selector":
+                return f"evictions from {self.nodes}"
             case "node":
                 return f"evictions from node {self.name}"
             case "namespace":
                 return f"evictions in namespace {self.name}"
+
+    @property
+    def nodes(self) -> str:
+        """Which nodes the selector matches, in words."""
+        match _parsed(self.name):
+            case ():
+                return "all nodes"
+            case (Requirement(key, ("In" | "NotIn") as operator, values),) if key == ZONE_LABEL and "" not in values:
+                where = "in" if operator == "In" else "outside of"
+                return f"nodes {where} {'zone' if len(values) == 1 else 'zones'} {', '.join(sorted(values))}"
+            case _:
+                return f"nodes that match {self.name}"
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the selector matches a node with these labels."""
+        return chooses(_parsed(self.name), labels)
+
+
+@lru_cache(maxsize=1000)
+def _parsed(text: str) -> LabelSelector:
+    return parse_selector(text)
+
+
+def selector_scope(text: str) -> PauseScope:
+    """Return the scope of all nodes that a selector matches, with one text for selectors that mean the same. Raise
+    ``ValueError`` with what is expected if it is none that a node can match, or too long.
+    """
+    selector = parse_selector(text) if len(text) <= MAX_SELECTOR else ()
+    if len(text) > MAX_SELECTOR or len(selector_text(selector)) > MAX_SELECTOR:
+        raise ValueError(f"a label selector of at most {MAX_SELECTOR} characters")
+    if why := contradiction(selector):
+        raise ValueError(f"a label selector for nodes: it {why}")
+    return PauseScope("selector", selector_text(selector))
 
 
 EVERYTHING = PauseScope("all")
@@ -49,11 +101,14 @@ class Pause:
         """Return whether the pause has ended by itself."""
         return self.until_epoch is not None and self.until_epoch <= epoch
 
+    @property
+    def ends_epoch(self) -> float:
+        """When the pause ends by itself; infinite: when somebody resumes."""
+        return math.inf if self.until_epoch is None else self.until_epoch
+
     def outlasts(self, other: "Pause") -> bool:
         """Return whether the pause ends later than another one."""
-        if other.until_epoch is None:
-            return False
-        return self.until_epoch is None or self.until_epoch > other.until_epoch
+        return self.ends_epoch > other.ends_epoch
 
 
 # The precision of a stored time, and some room.
@@ -89,13 +144,14 @@ class Latch:
 @dataclass(frozen=True, slots=True)
 class ControlState:
     """Everything that people have ordered, and the stored state of the breaker.
-    ``cluster`` holds all evictions; ``nodes`` and ``namespaces`` hold those of the named ones. ``latch``: the breaker
+    ``cluster`` holds all evictions; ``selectors`` those from the nodes that a selector matches at that moment;
+    ``nodes`` and ``namespaces`` those of the named ones. ``latch``: the breaker
     is open, None: the cluster has no record that it is. ``reset_epoch``: when a person last closed it, None: never.
     ``no_adoption``: no countdown may be adopted, regardless of the flags; ``no_adoption_confirmed_by``: the Lease
     holder that has confirmed this, "" while none has. ``recreated``: somebody replaced the object in the cluster, or
     deleted it and created another one, and no leader has taken that over yet. ``resumed``: what the object says not to
     be paused, in so many words. ``adopter``: who takes countdowns over, or did last, "" for nobody; whoever leads
-    without doing so gives everything back.
+    without doing so gives everything back. ``unfit``: the object's format is not the one that its keys need.
     """
 
     cluster: Pause | None = None
@@ -108,13 +164,16 @@ class ControlState:
     adopter: str = ""
     recreated: bool = False
     resumed: frozenset[PauseScope] = frozenset()
+    selectors: Mapping[str, Pause] = field(default_factory=dict)
+    unfit: bool = False
 
     def pauses(self) -> dict[PauseScope, Pause]:
         """Return all pauses, the widest scope first."""
         everything = {} if self.cluster is None else {EVERYTHING: self.cluster}
+        selectors = {PauseScope("selector", text): pause for text, pause in sorted(self.selectors.items())}
         nodes = {PauseScope("node", name): pause for name, pause in sorted(self.nodes.items())}
         namespaces = {PauseScope("namespace", name): pause for name, pause in sorted(self.namespaces.items())}
-        return everything | nodes | namespaces
+        return everything | selectors | nodes | namespaces
 
     def at(self, epoch: float) -> "ControlState":
         """Return this state without the pauses that have ended by ``epoch``."""
@@ -146,11 +205,12 @@ class ControlState:
         return merged
 
     def _with(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
-        nodes, namespaces = (
+        selectors, nodes, namespaces = (
             {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind}
-            for kind in ("node", "namespace")
+            for kind in ("selector", "node", "namespace")
         )
-        return replace(self, cluster=pauses.get(EVERYTHING), nodes=nodes, namespaces=namespaces)
+        whole = pauses.get(EVERYTHING)
+        return replace(self, cluster=whole, nodes=nodes, namespaces=namespaces, selectors=selectors)
 
     @property
     def breaker_epoch(self) -> float | None:
@@ -168,8 +228,8 @@ class ControlState:
 class Release:
     """What people end at once: the pauses of these scopes (None: all), and with ``reset`` the breaker's latch.
 
-    ``only``: nodes or namespaces, of one kind; instead of what ends, the others of their kind are paused. Empty: no
-    others are.
+    ``only``: nodes, namespaces or selectors, of one kind; instead of what ends, the others are paused: all other nodes
+    or namespaces that there are, or by selectors all nodes that these do not match. Empty: no others are.
     """
 
     pauses: frozenset[PauseScope] | None = frozenset()
@@ -183,10 +243,18 @@ class Release:
         the pause of the others; a pause of theirs that stays is kept.
         """
         left = before.without(before.pauses() if self.pauses is None else self.pauses)
-        kinds = {scope.kind for scope in self.only}
-        others = [scope for scope in existing if scope.kind in kinds and scope not in self.only]
+        others = self.others(existing)
         left = left.with_pauses({**dict.fromkeys(others, instead or Pause()), **left.pauses()})
         return replace(left, latch=None) if self.reset else left
+
+    def others(self, existing: Collection[PauseScope]) -> list[PauseScope]:
+        """Return what is paused instead; raise ``ValueError`` if no selectors match just the other nodes."""
+        kinds = {scope.kind for scope in self.only}
+        if "selector" in kinds:
+            return [
+                selector_scope(selector_text(each)) for each in complement([_parsed(one.name) for one in self.only])
+            ]
+        return [scope for scope in existing if scope.kind in kinds and scope not in self.only]
 
 
 class PauseEnds:

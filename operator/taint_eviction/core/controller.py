@@ -72,7 +72,7 @@ class Controller:
         self.pods = KnownPods(gone)
         self.out_of_service = OutOfServiceNodes()
         self.breaker = Breaker(breaker, self.out_of_service, identity)
-        self.guards = Guards(eviction_policy, self.breaker, control_state)
+        self.guards = Guards(eviction_policy, self.breaker, control_state, self.nodes)
         self._queue = EvictionQueue(
             eviction_policy,
             breaker.settle_seconds if breaker.enabled else None,
@@ -141,6 +141,9 @@ class Controller:
         """Observe a node."""
         name, breaker = fact.node.name, self.breaker
         found = not self._listed and name not in self.nodes.known
+        paused_by = self.guards.selecting(name)
+        # If a pause of the node ends now, it has held what is due, and people know of that.
+        effects = self._reconciler.advance(now) if paused_by else []
         change, known = self.nodes.upsert(fact, now), self.nodes.known.get(name)
         self._queue.order.node_changed(name)
         self.out_of_service.observe(name, known)
@@ -149,12 +152,16 @@ class Controller:
             if known.node is fact.node:
                 breaker.unready.see(fact, now)
         if change is None:
-            return []
+            return effects
         taints = self.nodes.known[name].sightings
         breaker.node_changed(name, taints)
         if found:
             breaker.node_found(name, taints)
-        effects: list[Event] = [TaintRewritten(name, taint) for taint in change.rewritten]
+        effects += [TaintRewritten(name, taint) for taint in change.rewritten]
+        is_otherwise_paused = paused_by != self.guards.selecting(name)
+        self.guards.note_node(name, now, is_otherwise_paused)
+        if is_otherwise_paused:
+            self._reconsider()
         if change.is_tainted and not change.was_tainted:
             if name not in self._watched:
                 breaker.unlisted[name] = now.at
@@ -173,6 +180,7 @@ class Controller:
         self.out_of_service.observe(fact.name, None)
         self.breaker.node_changed(fact.name, ())
         self.breaker.unready.forget(fact.name)
+        self.guards.note_node(fact.name, now)
         effects: list[Event] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._reconciler.reconcile_all(self.pods.on_node(fact.name), now)
 
@@ -233,10 +241,16 @@ class Controller:
         effects = self._reconciler.advance(now)  # A pause that ends now has held what is due, and people know of that.
         effects += self.guards.order(control_state, now)
         if control_state != before:
-            self.breaker.know_more(self._queue.reconsider())
-            self.breaker.unready.dirty = True
-        self.breaker.count_due(self._queue.due_together())
+            self._reconsider()
+        else:
+            self.breaker.count_due(self._queue.due_together())
         return effects if control_state == before else effects + self._reconciler.reconcile_failing(now)
+
+    def _reconsider(self) -> None:
+        """Check again which flows are blocked; people know of what is released."""
+        self.breaker.know_more(self._queue.reconsider())
+        self.breaker.unready.dirty = True
+        self.breaker.count_due(self._queue.due_together())
 
     def evaluate(self, now: Moment, term: int = 0) -> list[Event]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.

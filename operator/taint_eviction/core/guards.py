@@ -2,9 +2,9 @@
 go on, what the breaker counts, what people are told, and what would leave if people released it. This module decides on
 no pod.
 
-A guard of the cluster may begin and end as time passes. What a guard of flows blocks changes with the control state and
-the policy only: then the queue considers its flows again. The breaker is a guard, too. It counts what is due and
-blocked by no other guard: that it is open never lowers its own count.
+A guard of the cluster may begin and end as time passes. What a guard of flows blocks changes with the control state,
+the policy, and the labels of nodes only: then the queue considers its flows again. The breaker is a guard, too. It
+counts what is due and blocked by no other guard: that it is open never lowers its own count.
 
 A pod that waits for a moment, for lists, for a limit or for a worker has a place in the queue (``eviction_queue``); no
 guard blocks it. As long as the control state is not known, all evictions are blocked.
@@ -22,7 +22,7 @@ from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseS
 from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.unready_nodes import Evictions, no_evictions
 
@@ -36,6 +36,7 @@ class WaitReason(Enum):
     ORDERS_UNKNOWN = "whether evictions are paused has not been read yet"
     BREAKER_OPEN = "the circuit breaker is open"
     PAUSED = "all evictions are paused"
+    SELECTOR_PAUSED = "evictions from some nodes are paused, by their labels, and its node is one of them"
     NODE_PAUSED = "evictions from its node are paused"
     NAMESPACE_PAUSED = "evictions in its namespace are paused"
     RULE_PAUSED = "a rule of the policy pauses it"
@@ -55,17 +56,42 @@ class WaitReason(Enum):
         return self in (WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.ORDERS_UNKNOWN)
 
 
+# Returns the labels of a node, None if the node is not known.
+LabelsOf = Callable[[str], Mapping[str, str] | None]
+
+# For so many nodes it is remembered which pauses select them.
+_MAX_SELECTED = 20_000
+
+
 @dataclass(slots=True)
 class _Grounds:
     """What guards go by. ``control_state`` None: it has not been read yet. ``paused_rules``: their names."""
 
     control_state: ControlState | None
+    labels_of: LabelsOf
     paused_rules: frozenset[str] = frozenset()
+    # By node: the labels that were looked at, and the pauses that select these.
+    selecting: dict[str, tuple[Mapping[str, str], Mapping[PauseScope, Pause]]] = field(default_factory=dict)
 
     @property
     def ordered(self) -> ControlState:
         """What people have ordered, as far as is known."""
         return self.control_state or ControlState()
+
+    def selected_by(self, node_name: str) -> Mapping[PauseScope, Pause]:
+        """Return the pauses that select a node by its labels."""
+        selectors = self.ordered.selectors
+        labels = self.labels_of(node_name) if selectors else None
+        if labels is None:
+            return {}
+        known = self.selecting.get(node_name)
+        if known is None or known[0] is not labels:
+            scopes = (PauseScope("selector", text) for text in selectors)
+            known = labels, {scope: selectors[scope.name] for scope in scopes if scope.selects(labels)}
+            if len(self.selecting) >= _MAX_SELECTED:
+                self.selecting.clear()
+            self.selecting[node_name] = known
+        return known[1]
 
     @property
     def latch(self) -> Latch | None:
@@ -107,6 +133,10 @@ class Guard:
     def named(self, flow: FlowKey) -> str:
         """Return what it is called where it blocks a flow."""
         return self.noun
+
+    def text(self, flow: FlowKey) -> str:
+        """Return as a sentence that it blocks a flow."""
+        return self.reason.value
 
     def says(self, flow: FlowKey) -> Pause | None:
         """Return since and until when, why, and by whom it blocks a flow; None: that is not known, or it does not."""
@@ -167,6 +197,23 @@ class _RulePaused(FlowGuard):
         return flow.rule in self._grounds.paused_rules
 
 
+class _SelectorPaused(FlowGuard):
+    reason, noun = WaitReason.SELECTOR_PAUSED, "a pause of nodes by their labels"
+
+    def named(self, flow: FlowKey) -> str:
+        return f"the pause of {self._longest(flow)[0].nodes}"
+
+    def text(self, flow: FlowKey) -> str:
+        return f"{self._longest(flow)[0]} are paused"
+
+    def says(self, flow: FlowKey) -> Pause | None:
+        return self._longest(flow)[1] if self._grounds.selected_by(flow.node_name) else None
+
+    def _longest(self, flow: FlowKey) -> tuple[PauseScope, Pause]:
+        """Return the pause of the node that ends last."""
+        return max(self._grounds.selected_by(flow.node_name).items(), key=lambda each: each[1].ends_epoch)
+
+
 class _NodePaused(FlowGuard):
     reason, noun = WaitReason.NODE_PAUSED, "a pause of their node"
 
@@ -189,7 +236,7 @@ _ANY_FLOW = FlowKey("", "", "")
 
 
 class _BlockedSpans:
-    """When guards have blocked what, lately: scopes of pauses, rules, or everything."""
+    """When guards have blocked what, lately: scopes of pauses, nodes, rules, or everything."""
 
     def __init__(self) -> None:
         self._since: dict[object, float] = {}
@@ -198,12 +245,19 @@ class _BlockedSpans:
     def note(self, blocked: Mapping[object, float], now: float) -> None:
         """Note all that is blocked by now, and since when at the latest."""
         for thing in [each for each in self._since if each not in blocked]:
+            self.note_one(thing, None, now)
+        for thing, since in blocked.items():
+            self.note_one(thing, since, now)
+
+    def note_one(self, thing: object, since: float | None, now: float) -> None:
+        """Note that something is blocked by now, and since when at the latest; None: it is not."""
+        if since is not None:
+            self._since.setdefault(thing, min(since, now))
+        elif thing in self._since:
             if thing not in self._ended and len(self._ended) >= _MAX_THINGS:
                 del self._ended[next(iter(self._ended))]
             span = self._since.pop(thing), now
             self._ended.setdefault(thing, deque(maxlen=_MAX_SPANS)).append(span)
-        for thing, since in blocked.items():
-            self._since.setdefault(thing, min(since, now))
 
     def of(self, *things: object) -> Iterator[tuple[float, float]]:
         """Yield the spans in which one of these was blocked."""
@@ -225,7 +279,12 @@ class GuardList:
         self._grounds = grounds
         of_cluster = _OrdersUnknown(grounds), _BreakerOpen(grounds), _EverythingPaused(grounds)
         self._of_cluster: tuple[ClusterGuard, ...] = of_cluster
-        self._of_flows: tuple[FlowGuard, ...] = (_RulePaused(grounds), _NodePaused(grounds), _NamespacePaused(grounds))
+        self._of_flows: tuple[FlowGuard, ...] = (
+            _RulePaused(grounds),
+            _SelectorPaused(grounds),
+            _NodePaused(grounds),
+            _NamespacePaused(grounds),
+        )
 
     def blocking(self, flow: FlowKey, now: Moment) -> WaitReason | None:
         """Return why a flow is blocked; None if it is not."""
@@ -239,10 +298,10 @@ class GuardList:
         """Return why a flow is blocked, apart from reasons that block all evictions; None if it is not."""
         return next((guard.reason for guard in self._of_flows if guard.blocks(flow)), None)
 
-    def says(self, reason: WaitReason, flow: FlowKey) -> Pause | None:
-        """Return since and until when, why, and by whom a flow is blocked for ``reason``; None: that is not known."""
+    def of(self, reason: WaitReason) -> Guard | None:
+        """Return the guard with this reason; None: it is a place in the queue."""
         guards: tuple[Guard, ...] = (*self._of_cluster, *self._of_flows)
-        return next((guard.says(flow) for guard in guards if guard.reason is reason), None)
+        return next((guard for guard in guards if guard.reason is reason), None)
 
     def lasting(self, flow: FlowKey, now: Moment, until_epoch: float) -> list[Guard]:
         """Return each guard that blocks a flow now, and still does at a later time if nobody ends that."""
@@ -251,9 +310,9 @@ class GuardList:
         return [guard for guard in blocking if not (guard.says(flow) or Pause()).has_ended(until_epoch)]
 
 
-def guards_of(control_state: ControlState, policy: EvictionPolicy) -> GuardList:
+def guards_of(control_state: ControlState, policy: EvictionPolicy, labels_of: LabelsOf) -> GuardList:
     """Return the guards of a cluster with this control state and policy, for a plan."""
-    return GuardList(_Grounds(control_state, _paused_rules(policy)))
+    return GuardList(_Grounds(control_state, labels_of, _paused_rules(policy)))
 
 
 def _paused_rules(policy: EvictionPolicy) -> frozenset[str]:
@@ -263,12 +322,16 @@ def _paused_rules(policy: EvictionPolicy) -> frozenset[str]:
 class Guards(GuardList):
     """The guards of a running controller, and when they have blocked what."""
 
-    def __init__(self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None) -> None:
+    def __init__(
+        self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None, nodes: KnownNodes
+    ) -> None:
         self._breaker = breaker
-        super().__init__(_LiveGrounds(control_state, breaker=breaker))
+        self._nodes = nodes
+        super().__init__(_LiveGrounds(control_state, nodes.labels_of, breaker=breaker))
         # Which guards of the cluster, the breaker apart, were blocking when that was last noted.
         self._noted: frozenset[WaitReason] = frozenset()
         self._cluster_blocked, self._pauses_blocked, self._rules_blocked = (_BlockedSpans() for _ in range(3))
+        self._selected_blocked = _BlockedSpans()
         # A rule that pauses from the beginning did so before this process, too.
         self.change_policy(policy, -math.inf)
 
@@ -278,13 +341,14 @@ class Guards(GuardList):
         if latch is not None:
             latch = replace(latch, out_of_service=self._grounds.blocks_bypassing)
         after = self.control_state and change(replace(self.control_state, latch=latch))
-        return GuardList(_Grounds(after, self._grounds.paused_rules))
+        return GuardList(_Grounds(after, self._nodes.labels_of, self._grounds.paused_rules))
 
     def blocked_seconds(self, flow: FlowKey, since: float, now: float) -> float:
         """Return for how long a flow has been blocked since an instant, as far as this process knows."""
         spans = [
             *self._cluster_blocked.of(*(guard.reason.name for guard in self._of_cluster)),
             *self._pauses_blocked.of(PauseScope("node", flow.node_name), PauseScope("namespace", flow.namespace)),
+            *self._selected_blocked.of(flow.node_name),
             *self._rules_blocked.of(flow.rule),
         ]
         seconds, counted_until = 0.0, since
@@ -306,17 +370,23 @@ class Guards(GuardList):
         self._rules_blocked.note(dict.fromkeys(self._grounds.paused_rules, now), now)
 
     def pauses(self) -> dict[str, float]:
-        """Count the pauses in force by their scope, as metrics name it: whole, node, namespace."""
-        if self.control_state is None:
+        """Count the pauses in force by their scope, as metrics name it: whole, selector, node, namespace."""
+        state = self.control_state
+        if state is None:
             return {}
-        nodes, namespaces = len(self.control_state.nodes), len(self.control_state.namespaces)
-        return {"whole": self.control_state.cluster is not None, "node": nodes, "namespace": namespaces}
+        counts = {"selector": len(state.selectors), "node": len(state.nodes), "namespace": len(state.namespaces)}
+        return {"whole": state.cluster is not None, **counts}
 
     def order(self, control_state: ControlState, now: Moment) -> list[Event]:
         """Apply the control state from the cluster; a known latch stays until it is reset."""
         before, after = self._grounds.ordered.pauses(), control_state.pauses()
         self.note(now)
+        others = self._grounds.ordered.selectors != control_state.selectors
         self._grounds.control_state = control_state
+        if others:
+            self._grounds.selecting.clear()
+            blocked = ((name, self._selected_since(name, now)) for name in self._nodes.tainted())
+            self._selected_blocked.note({name: since for name, since in blocked if since is not None}, now.at)
         self.note(now)
         self._pauses_blocked.note({scope: _since(pause, now) for scope, pause in after.items()}, now.at)
         effects: list[Event] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
@@ -324,6 +394,19 @@ class Guards(GuardList):
         if now.dates_objects:
             self._breaker.date_back(now.server_epoch)
         return effects + self._noting_breaker(lambda: self._take_latch(control_state))
+
+    def selecting(self, node_name: str) -> frozenset[PauseScope]:
+        """Return the scopes of the pauses that select a node by its labels."""
+        return frozenset(self._grounds.selected_by(node_name))
+
+    def note_node(self, name: str, now: Moment, changed: bool = False) -> None:
+        """Note whether pauses select a node; ``changed``: other ones than until now."""
+        since = self._selected_since(name, now)
+        self._selected_blocked.note_one(name, now.at if since is not None and changed else since, now.at)
+
+    def _selected_since(self, node_name: str, now: Moment) -> float | None:
+        """Return since when pauses that select a node have been in force, None if none selects it."""
+        return min((_since(pause, now) for pause in self._grounds.selected_by(node_name).values()), default=None)
 
     def note(self, now: Moment) -> bool:
         """Note which guards of the cluster block by now; return whether others do than before. The leader asks often.

@@ -10,7 +10,7 @@ both.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from taint_eviction.core.decision import SeenTaint
@@ -60,7 +60,12 @@ class KnownNode:
     @property
     def live_node(self) -> Node:
         """The node with its latest known condition Ready, and its latest known labels."""
-        return self.node if self.ahead is None else replace(self.node, ready=self.ahead.ready, labels=self.ahead.labels)
+        return self.node if self.ahead is None else replace(self.node, ready=self.ahead.ready, labels=self.labels)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The node's latest known labels."""
+        return self.node.labels if self.ahead is None else self.ahead.labels
 
     @property
     def taints(self) -> tuple[SeenTaint, ...]:
@@ -98,6 +103,11 @@ class KnownNodes:
         """Return a node's NoExecute taints; None if the node is not known."""
         known = None if name is None else self.known.get(name)
         return None if known is None else known.taints
+
+    def labels_of(self, name: str) -> Mapping[str, str] | None:
+        """Return a node's labels; None if the node is not known."""
+        known = self.known.get(name)
+        return None if known is None else known.labels
 
     def recently_removed(self, name: str, now: Moment) -> list[Taint]:
         """Return the lifecycle taints of a node that were removed, and may be set again within one outage."""

@@ -8,9 +8,11 @@ Reference: https://kubernetes.io/docs/concepts/overview/working-with-objects/lab
 and k8s.io/apimachinery/pkg/labels.
 """
 
+import itertools
+import math
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GREATER, LESS = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
@@ -25,7 +27,9 @@ _TOKEN = re.compile(r"[=!]=|[=!(),<>]|[^ \t\r\n=!(),<>]+")
 _INTEGER = re.compile(r"[0-9]{1,63}", re.ASCII)
 _MAX_INTEGER = 2**63 - 1
 _SETS = {"in": IN, "notin": NOT_IN}
+_OPPOSITES = {IN: NOT_IN, NOT_IN: IN, EXISTS: DOES_NOT_EXIST, DOES_NOT_EXIST: EXISTS}
 _EQUALITIES = {"=": IN, "==": IN, "!=": NOT_IN, ">": GREATER, "<": LESS}
+_MAX_COMPLEMENT = 100
 _SYNTAX = (
     "a label selector (key=value, key!=value, key in (a,b), key notin (a,b), key, !key, key>1; commas between them)"
 )
@@ -99,6 +103,29 @@ def contradiction(selector: LabelSelector) -> str:
         terms.setdefault(term.key, []).append(term)
     impossible = next((each for each in terms.values() if not _can_match(each)), None)
     return "" if impossible is None else f"can match nothing: {' and '.join(map(str, impossible))}"
+
+
+def complement(selectors: Sequence[LabelSelector]) -> list[LabelSelector]:
+    """Return the selectors that together match all that none of these matches; raise ``ValueError`` where there are no
+    such selectors, or too many.
+    """
+    if (count := math.prod(map(len, selectors))) > _MAX_COMPLEMENT:
+        raise ValueError(f"{count} selectors would be needed for all that these do not match")
+    found: dict[LabelSelector, None] = {}
+    for terms in itertools.product(*selectors):
+        if incomparable := next((term for term in terms if term.operator not in _OPPOSITES), None):
+            raise ValueError(f"no selector matches all that {incomparable} does not")
+        opposite: dict[tuple[str, str], Requirement] = {}
+        for term in terms:
+            key = term.key, _OPPOSITES[term.operator]
+            known = opposite.get(key, Requirement(*key, term.values)).values
+            # One term says what several would: in none of these values, or in each of these sets.
+            values = known | term.values if key[1] == NOT_IN else known & term.values
+            opposite[key] = Requirement(*key, values)
+        selector = tuple(opposite.values())
+        if not contradiction(selector):
+            found[selector] = None
+    return list(found)
 
 
 def _can_match(terms: list[Requirement]) -> bool:

@@ -2,25 +2,34 @@
 
 The keys ``pause`` (all evictions), ``pause-node.NAME`` and ``pause-namespace.NAME`` have the value ``true``, ``false``
 or an object ``{"since": RFC 3339, "until": RFC 3339, "by": text, "reason": text}``, which pauses. Each field may be
-absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` has the value
+absent; without ``until`` it pauses until somebody resumes. The keys ``pause-selector.ANY`` pause evictions from all
+nodes that a label selector matches: such an object with ``selector``, as ``kubectl -l`` takes it. The end of the key is
+free; commands derive it from the selector. The key ``breaker`` has the value
 ``{"open": true, "since": …, "cause": text, "controller": identity}`` or ``{"open": false, "reset": …}``, with
-microseconds. Without ``controller`` a person has opened it. The key
-``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that has confirmed it,
-as a string. The key ``adopts`` says who takes countdowns over; while it is there, somebody does. The key ``format`` has
-the number of the format; the leader adds it, so it also says that a leader has taken the ConfigMap over. People also
-edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot be parsed holds the
-evictions that its key is about: an attempt to pause must not be ignored. A ConfigMap in a newer format, or with more
-than ``MAX_KEYS`` keys, is not read at all and holds everything.
+microseconds. Without ``controller`` a person has opened it. The key ``no-adoption`` has the values of a pause;
+``no-adoption-confirmed`` is the holder of the Lease that has confirmed it, as a string. The key ``adopts`` says who
+takes countdowns over; while it is there, somebody does.
+
+The key ``format`` has the number of the format. It is 1, and 2 as long as there is a key ``pause-selector.ANY``: a
+version that knows format 1 only would ignore that pause, so it must hold everything instead; without such a key it
+works on. The leader adds the format, so it also says that a leader has taken the ConfigMap over; ``2-new`` means format
+2 where none has.
+
+People also edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot be parsed
+holds the evictions that its key is about: an attempt to pause must not be ignored. A selector that cannot be parsed
+holds those from all nodes. A ConfigMap in a newer format, with more than ``MAX_KEYS`` keys or more than
+``MAX_SELECTORS`` selectors, is not read at all and holds everything.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
 
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope, selector_scope
 from taint_eviction.core.text import one_line
 from taint_eviction.files.kubernetes_times import format_micro_time, format_rfc3339, parse_rfc3339
 from taint_eviction.kube.json_fields import Unreadable, as_object, as_text, is_object, refuse
@@ -31,16 +40,26 @@ CONFIRMED_KEY = "no-adoption-confirmed"
 ADOPTS_KEY = "adopts"
 _SOMEBODY = "somebody"
 FORMAT_KEY = "format"
+_OTHER_KEYS = (NO_ADOPTION_KEY, CONFIRMED_KEY, ADOPTS_KEY, FORMAT_KEY)
 
-# The newest format that this version knows.
-FORMAT = 1
+_FORMAT, _SELECTOR_FORMAT, _UNCLAIMED_FORMAT = "1", "2", "2-new"
+_FORMATS = (_FORMAT, _SELECTOR_FORMAT, _UNCLAIMED_FORMAT)
+# What a leader writes as the format; ``with_format`` makes of it the one that the keys need.
+TAKEN_OVER = _FORMAT
 # Reading more would keep the event loop busy for too long.
 MAX_KEYS = 1000
+# Each node's labels are compared with each selector.
+MAX_SELECTORS = 100
+
+# New values of keys; None removes the key.
+Changes = Mapping[str, str | None]
 
 # The time of a latch for which none is known.
 UNKNOWN_EPOCH = 0.0
 
-_SCOPED = re.compile(r"pause-(node|namespace)\.(.+)", re.DOTALL)
+_SCOPED = re.compile(r"pause-(selector|node|namespace)\.(.+)", re.DOTALL)
+# What a value that does not say which nodes it is about pauses.
+_ALL_NODES = PauseScope("selector")
 _MAX_KEY = 253
 _KEY = re.compile(rf"[-._a-zA-Z0-9]{{1,{_MAX_KEY}}}")
 _MAX_EXCERPT = 40
@@ -49,13 +68,18 @@ _ALMOST_A_SECOND = 0.999
 
 
 def key_of(scope: PauseScope) -> str:
-    """Return the key of a pause in the ConfigMap."""
-    return "pause" if scope.kind == "all" else f"pause-{scope.kind}.{scope.name}"
+    """Return the key that a pause gets in the ConfigMap."""
+    if scope.kind == "all":
+        return "pause"
+    name = scope.name
+    if scope.kind == "selector":  # A key has no room for the characters of a selector.
+        name = blake2b(name.encode(), digest_size=8).hexdigest()
+    return f"pause-{scope.kind}.{name}"
 
 
 def problem_of(scope: PauseScope) -> str | None:
     """Return why the ConfigMap cannot have a key for this scope; None if it can."""
-    if scope.kind == "all" or (scope.name and _KEY.fullmatch(key_of(scope))):
+    if scope.kind in ("all", "selector") or (scope.name and _KEY.fullmatch(key_of(scope))):
         return None
     room = _MAX_KEY - len(key_of(scope._replace(name="")))
     return (
@@ -78,42 +102,43 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
     adoption = _adoption(config_map)
     complaints: list[str] = list(adoption.complaints)
     for key, value in _entries(config_map):
-        if key in (NO_ADOPTION_KEY, CONFIRMED_KEY, ADOPTS_KEY, FORMAT_KEY):
-            continue
-        scope = _scope_of(key)
-        if scope is None and key != BREAKER_KEY:
-            complaints.append(f"the key {one_line(key)} is unknown to this version and ignored")
-            continue
-        try:
-            if scope is None:
+        if key == BREAKER_KEY:
+            try:
                 breaker = _breaker(_decoded(value))
-            elif (pause := _pause(_decoded(value))) is not None:
-                pauses[scope] = pause
-            else:
-                resumed.add(scope)
-        except Unreadable as error:
-            malformed = _malformed(key, value, error)
-            complaints.append(f"{malformed}; it holds evictions")
-            if scope is None:
+            except Unreadable as error:
+                malformed = _malformed(key, value, error)
+                complaints.append(f"{malformed}; it holds evictions")
                 breaker = Latch(UNKNOWN_EPOCH, malformed, unreadable=True), None
-            else:
-                pauses[scope] = Pause(reason=malformed)
-    nodes, namespaces = (
-        {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind} for kind in ("node", "namespace")
-    )
-    whole = pauses.get(EVERYTHING)
-    state = ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopter)
-    return replace(state, resumed=frozenset(resumed)), complaints
+        elif key not in _OTHER_KEYS and _SCOPED.fullmatch(key) is None and key != key_of(EVERYTHING):
+            complaints.append(f"the key {one_line(key)} is unknown to this version and ignored")
+    for entry in _pause_entries(config_map):
+        if entry.complaint:
+            complaints.append(f"{entry.complaint}; it holds evictions")
+        if entry.pause is None:
+            resumed.add(entry.scope)
+        elif entry.scope not in pauses or entry.pause.outlasts(pauses[entry.scope]):
+            pauses[entry.scope] = entry.pause
+    state = ControlState(None, {}, {}, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopter)
+    is_unfit = format_of(config_map) != _fitting_format(keys_of(config_map), has_format(config_map))
+    return replace(state.with_pauses(pauses), resumed=frozenset(resumed), unfit=is_unfit), complaints
 
 
 def unusable(config_map: Mapping[str, Any]) -> str | None:
     """Return why this version can neither read nor write the ConfigMap, as what it has; None if it can."""
-    entries = dict(_entries(config_map))
-    if len(entries) > MAX_KEYS:
-        return f"has {len(entries)} keys, more than {MAX_KEYS}"
-    if (value := entries.get(FORMAT_KEY, str(FORMAT))) == str(FORMAT):
+    if why := too_many(keys_of(config_map)):
+        return f"has {why}"
+    if (value := format_of(config_map)) is None or value in _FORMATS:
         return None
-    return f"has format {one_line(str(value), _MAX_EXCERPT)}, and this version knows format {FORMAT} only"
+    newest = f"formats {_FORMAT} and {_SELECTOR_FORMAT}"
+    return f"has format {one_line(value, _MAX_EXCERPT)}, and this version knows {newest} only"
+
+
+def too_many(keys: Iterable[str]) -> str:
+    """Return what there is too much of among the keys of a ConfigMap, "" if nothing is."""
+    count, selectors = len(found := set(keys)), sum(map(_is_of_selector, found))
+    if count > MAX_KEYS:
+        return f"{count} keys, more than {MAX_KEYS}"
+    return f"{selectors} pauses by selectors, more than {MAX_SELECTORS}" if selectors > MAX_SELECTORS else ""
 
 
 def keys_of(config_map: Mapping[str, Any]) -> set[str]:
@@ -121,9 +146,26 @@ def keys_of(config_map: Mapping[str, Any]) -> set[str]:
     return {key for key, _ in _entries(config_map)}
 
 
+def format_of(config_map: Mapping[str, Any]) -> str | None:
+    """Return the format of the ConfigMap as it is written; None if it has none."""
+    entries = dict(_entries(config_map))
+    return str(entries[FORMAT_KEY]) if FORMAT_KEY in entries else None
+
+
 def has_format(config_map: Mapping[str, Any]) -> bool:
     """Return whether a leader has taken the ConfigMap over."""
-    return FORMAT_KEY in keys_of(config_map)
+    return format_of(config_map) not in (None, _UNCLAIMED_FORMAT)
+
+
+def _fitting_format(keys: Iterable[str], claimed: bool) -> str | None:
+    """Return the format that a ConfigMap with these keys must have, None for none; ``claimed``: by a leader."""
+    if any(map(_is_of_selector, keys)):
+        return _SELECTOR_FORMAT if claimed else _UNCLAIMED_FORMAT
+    return _FORMAT if claimed else None
+
+
+def _is_of_selector(key: str) -> bool:
+    return (found := _SCOPED.fullmatch(key)) is not None and found[1] == "selector"
 
 
 class _Adoption(NamedTuple):
@@ -164,12 +206,52 @@ def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield key, value if field == "data" else None
 
 
+class _PauseEntry(NamedTuple):
+    """What a key says of a scope: its pause, None if it is not paused; ``complaint``: why the value is malformed."""
+
+    key: str
+    scope: PauseScope
+    pause: Pause | None
+    complaint: str = ""
+
+
+def _pause_entries(config_map: Mapping[str, Any]) -> Iterator[_PauseEntry]:
+    """Yield what the keys of pauses say. A selector's key that pauses nothing says nothing of any scope."""
+    for key, value in _entries(config_map):
+        if (scope := _scope_of(key)) is None:
+            continue
+        try:
+            decoded = _decoded(value)
+            if scope is not _ALL_NODES:
+                yield _PauseEntry(key, scope, _pause(decoded))
+            elif decoded is not False:
+                yield _PauseEntry(key, _selector_in(decoded), _pause(decoded))
+        except Unreadable as error:
+            malformed = _malformed(key, value, error)
+            yield _PauseEntry(key, scope, Pause(reason=malformed), malformed)
+
+
 def _scope_of(key: str) -> PauseScope | None:
+    """Return what a key is about if its value does not say more; None if it is no key of a pause."""
     if key == key_of(EVERYTHING):
         return EVERYTHING
-    if (found := _SCOPED.fullmatch(key)) is None:
-        return None
-    return PauseScope("node" if found[1] == "node" else "namespace", found[2])
+    match _SCOPED.fullmatch(key):
+        case None:
+            return None
+        case found if found[1] == "selector":
+            return _ALL_NODES
+        case found:
+            return PauseScope("node" if found[1] == "node" else "namespace", found[2])
+
+
+def _selector_in(decoded: object) -> PauseScope:
+    text = decoded.get("selector") if is_object(decoded) else None
+    if not isinstance(text, str):
+        refuse("its value is not an object with a selector")
+    try:
+        return selector_scope(text)
+    except ValueError as expected:
+        refuse(f"selector is not {expected}")
 
 
 def _malformed(key: str, value: object, error: Unreadable) -> str:
@@ -218,12 +300,31 @@ def _time(fields: Mapping[str, Any], field: str) -> float | None:
 # Writing
 
 
-def pause_text(pause: Pause) -> str:
+def pause_changes(config_map: Mapping[str, Any], wanted: Mapping[PauseScope, Pause | None]) -> Changes:
+    """Return the changes of keys that give these scopes these pauses, None for none."""
+    changes: dict[str, str | None] = {entry.key: None for entry in _pause_entries(config_map) if entry.scope in wanted}
+    for scope, pause in wanted.items():
+        if pause is not None:
+            changes[key_of(scope)] = pause_text(pause, scope)
+    return changes
+
+
+def with_format(config_map: Mapping[str, Any], changes: Changes) -> Changes:
+    """Return the changes with that of the format which they cause; ``FORMAT_KEY`` among them: a leader writes."""
+    keys = {*keys_of(config_map), *changes} - {key for key, text in changes.items() if text is None}
+    claimed = changes.get(FORMAT_KEY) is not None or has_format(config_map)
+    others = {key: text for key, text in changes.items() if key != FORMAT_KEY}
+    fitting = _fitting_format(keys, claimed)
+    return others if fitting == format_of(config_map) else {**others, FORMAT_KEY: fitting}
+
+
+def pause_text(pause: Pause, scope: PauseScope = EVERYTHING) -> str:
     """Return a pause as the value of a key. Reading it gives the same pause, in whole seconds: never a shorter one."""
     until_epoch = None if pause.until_epoch is None else pause.until_epoch + _ALMOST_A_SECOND
     times = {"since": pause.since_epoch, "until": until_epoch}
     words = {"reason": pause.reason, "by": pause.by}
-    fields = {name: format_rfc3339(epoch) for name, epoch in times.items() if epoch is not None}
+    fields = {"selector": scope.name} if scope.kind == "selector" else {}
+    fields |= {name: format_rfc3339(epoch) for name, epoch in times.items() if epoch is not None}
     return _encoded(fields | {name: one_line(text) for name, text in words.items() if text} or True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from taint_eviction.core.control_state import PauseScope, Release
+from taint_eviction.core.control_state import PauseScope, Release, selector_scope
 from taint_eviction.kube.json_fields import Unreadable, as_list, is_object, refuse
 
 
@@ -36,7 +36,9 @@ def read_release(text: str) -> Release:
         if len({scope.kind for scope in only}) > 1:
             refuse("only has scopes of several kinds")
         pauses = None if found.get("pauses") is None else _scopes(found["pauses"], "pauses")
-        return Release(pauses, only, found.get("reset", False))
+        release = Release(pauses, only, found.get("reset", False))
+        release.others(())
+        return release
     except (ValueError, Unreadable) as error:
         raise ValueError(f"release is malformed: {error}") from error
 
@@ -47,7 +49,9 @@ def _scopes(value: object, path: str) -> frozenset[PauseScope]:
 
 def _scope(value: object, path: str) -> PauseScope:
     match value:
+        case ["selector", str() as text]:
+            return selector_scope(text)
         case [("all" | "node" | "namespace") as kind, str() as name]:
             return PauseScope(kind, name)
         case _:
-            refuse(f"{path} has something other than [kind, name], where kind is all, node or namespace")
+            refuse(f"{path} has something other than [kind, name], where kind is all, selector, node or namespace")

@@ -22,19 +22,21 @@ from taint_eviction.kube.control_state_data import (
     ADOPTS_KEY,
     BREAKER_KEY,
     CONFIRMED_KEY,
-    FORMAT,
     FORMAT_KEY,
-    MAX_KEYS,
     NO_ADOPTION_KEY,
+    TAKEN_OVER,
+    Changes,
     confirmed_text,
     has_format,
-    key_of,
     keys_of,
     latch_text,
+    pause_changes,
     pause_text,
     read_control_state,
     reset_text,
+    too_many,
     unusable,
+    with_format,
 )
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 
@@ -46,10 +48,9 @@ _MAX_TRIES = 8
 # Per reading: a ConfigMap full of nonsense must not fill the log.
 _MAX_WARNINGS = 10
 
-_NO_PAUSES: Mapping[PauseScope, Pause] = MappingProxyType({})
+Body = Mapping[str, Any]
 
-# New values of keys; None removes the key.
-_Changes = Mapping[str, str | None]
+_NO_PAUSES: Mapping[PauseScope, Pause] = MappingProxyType({})
 
 
 class UnusableState(CallFailed):
@@ -85,11 +86,10 @@ class StateConfigMap:
     async def keep(self, lost: ControlState) -> None:
         """Create the ConfigMap, or take it over, unless a leader already has: add what was lost with an earlier one."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             known, merged = control_state.pauses(), control_state.with_lost(lost)
-            missing = {
-                key_of(scope): pause_text(pause) for scope, pause in merged.pauses().items() if scope not in known
-            }
+            lacking = {scope: pause for scope, pause in merged.pauses().items() if scope not in known}
+            missing = dict(pause_changes(body, lacking))
             if control_state.breaker_epoch is None and merged.latch is not None:
                 missing[BREAKER_KEY] = latch_text(merged.latch)
             elif control_state.breaker_epoch is None and merged.reset_epoch is not None:
@@ -98,14 +98,14 @@ class StateConfigMap:
                 missing[NO_ADOPTION_KEY] = pause_text(merged.no_adoption)
             if merged.adopter and not control_state.adopter:
                 missing[ADOPTS_KEY] = merged.adopter
-            return {**missing, FORMAT_KEY: str(FORMAT)}
+            return {**missing, FORMAT_KEY: TAKEN_OVER}
 
         await self._write(wanted, unless=lambda body: has_format(body) or unusable(body) is not None)
 
     async def write_latch(self, latch: Latch) -> None:
         """Write that the breaker is open, unless it already is, or was reset since."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             reset_since = control_state.reset_epoch is not None and control_state.reset_epoch >= latch.since_epoch
             return {} if control_state.latch is not None or reset_since else {BREAKER_KEY: latch_text(latch)}
 
@@ -114,7 +114,7 @@ class StateConfigMap:
     async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
         """Write that the breaker was closed then, if this latch is still the one that is stored."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             stands = control_state.latch is not None and control_state.latch.is_same(latch)
             return {BREAKER_KEY: reset_text(closed_epoch)} if stands else {}
 
@@ -123,7 +123,7 @@ class StateConfigMap:
     async def write_reset(self, reset_epoch: float) -> None:
         """Write that a person has closed the breaker at that time, unless it opened later."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             opened_since = control_state.latch is not None and control_state.latch.since_epoch > reset_epoch
             return {} if opened_since else {BREAKER_KEY: reset_text(reset_epoch)}
 
@@ -132,7 +132,7 @@ class StateConfigMap:
     async def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the time at which the breaker was opened or closed to ``epoch``, if it is ``stated_epoch``."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             if control_state.breaker_epoch != stated_epoch:
                 return {}
             return {
@@ -153,17 +153,18 @@ class StateConfigMap:
         """
         stand = True
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             nonlocal stand
             known = control_state.pauses()
             stand = all(known.get(scope) == pause for scope, pause in shown.items())
             if not stand:
                 return {}
-            return {
-                key_of(scope): None if pause is None else pause_text(_lasting(known.get(scope), pause))
+            changed = {
+                scope: None if pause is None else _lasting(known.get(scope), pause)
                 for scope, pause in pauses.items()
                 if (scope in known if pause is None else scope not in known or pause.outlasts(known[scope]))
             }
+            return pause_changes(body, changed)
 
         await self._write(wanted)
         return stand
@@ -171,16 +172,16 @@ class StateConfigMap:
     async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
         """Remove these pauses, which have ended by themselves; one that was replaced meanwhile stays."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             known = control_state.pauses()
-            return {key_of(scope): None for scope, pause in ended.items() if known.get(scope) == pause}
+            return pause_changes(body, {scope: None for scope, pause in ended.items() if known.get(scope) == pause})
 
         await self._write(wanted)
 
     async def set_no_adoption(self, ended: Pause | None) -> None:
         """Stop adoption, or (None) allow it again. If that is already so, nothing changes."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             if (ended is None) == (control_state.no_adoption is None):
                 return {}
             # A confirmation of an earlier order does not confirm this one.
@@ -191,7 +192,7 @@ class StateConfigMap:
     async def confirm_no_adoption(self, holder: str, order: Pause) -> None:
         """Write that this holder of the Lease obeys the order to adopt nothing, if it is still this order."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             obeys = control_state.no_adoption == order and control_state.no_adoption_confirmed_by != holder
             return {CONFIRMED_KEY: confirmed_text(holder)} if obeys else {}
 
@@ -200,7 +201,7 @@ class StateConfigMap:
     async def write_adopter(self, adopter: str) -> None:
         """Write who takes countdowns over from now on."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             return {} if control_state.adopter == adopter else {ADOPTS_KEY: adopter}
 
         await self._write(wanted)
@@ -208,10 +209,14 @@ class StateConfigMap:
     async def remove_adopter(self, seen: str) -> None:
         """Write that nobody takes countdowns over, unless somebody else does so since ``seen``."""
 
-        def wanted(control_state: ControlState) -> _Changes:
+        def wanted(control_state: ControlState, body: Body) -> Changes:
             return {ADOPTS_KEY: None} if seen and control_state.adopter == seen else {}
 
         await self._write(wanted)
+
+    async def fit_format(self) -> None:
+        """Write the format that the keys need, where somebody has changed keys by hand."""
+        await self._write(lambda *_: {})
 
     # Reading
 
@@ -239,10 +244,10 @@ class StateConfigMap:
 
     async def _write(
         self,
-        wanted: Callable[[ControlState], _Changes],
-        unless: Callable[[Mapping[str, Any]], bool] = lambda _: False,
+        wanted: Callable[[ControlState, Body], Changes],
+        unless: Callable[[Body], bool] = lambda _: False,
     ) -> None:
-        """Read, and make the changes that are then wanted; repeat this after a conflict.
+        """Read, and make the changes that are then wanted, with the format that they need; after a conflict, again.
 
         Nothing changes if ``unless`` returns True for the ConfigMap.
         """
@@ -253,7 +258,7 @@ class StateConfigMap:
             # Whoever orders something must not be told that this version's reading of it says so already.
             if body is not None and (why := unusable(body)) is not None:
                 raise UnusableState(f"{self} {why}", reason=FailureReason.OTHER)
-            changes = wanted(ControlState() if body is None else self._read(body))
+            changes = with_format(body or {}, wanted(ControlState() if body is None else self._read(body), body or {}))
             if not changes:
                 return
             self._need_room(keys_of(body or {}), changes)
@@ -264,19 +269,17 @@ class StateConfigMap:
         why = f"{self} was changed by others meanwhile, {_MAX_TRIES} times in a row"
         raise CallFailed(why, reason=FailureReason.CONFLICT)
 
-    def _need_room(self, before: Collection[str], changes: _Changes) -> None:
-        count = len({*before, *changes} - {key for key, text in changes.items() if text is None})
-        if count > MAX_KEYS:
-            why = f"{self} would have {count} keys, and more than {MAX_KEYS} cannot be read"
-            raise UnusableState(why, reason=FailureReason.OTHER)
+    def _need_room(self, before: Collection[str], changes: Changes) -> None:
+        if why := too_many({*before, *changes} - {key for key, text in changes.items() if text is None}):
+            raise UnusableState(f"{self} would have {why}, and could not be read", reason=FailureReason.OTHER)
 
-    def _creation(self, changes: _Changes) -> ApiRequest:
+    def _creation(self, changes: Changes) -> ApiRequest:
         metadata = {"name": self._name, "namespace": self._namespace}
         data = {key: text for key, text in changes.items() if text is not None}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         return ApiRequest("create", "configmaps", self._namespace, body=body)
 
-    def _patch(self, body: Mapping[str, Any], changes: _Changes) -> ApiRequest:
+    def _patch(self, body: Mapping[str, Any], changes: Changes) -> ApiRequest:
         patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "data": changes}
         # The API server accepts no key that is in both data and binaryData.
         binary = [key for key in changes if key in (body.get("binaryData") or ())]

@@ -439,8 +439,8 @@ def _hold(pending: Pending, status: Status, process: ProcessState, now: Moment) 
         return _NOT_LEADING
     if pending.tier_wait is not None:
         return _for_whom(pending.tier_wait, now)
-    since = bracketed(status.says(hold, pending) or Pause(), utc_text)
-    return {"reason": hold.name.lower(), "text": hold.value + since, "brief": hold.value}
+    text, pause = status.says(hold, pending)
+    return {"reason": hold.name.lower(), "text": text + bracketed(pause, utc_text), "brief": text}
 
 
 def _for_whom(wait: TierWait, now: Moment) -> JsonObject:

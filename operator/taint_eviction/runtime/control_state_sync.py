@@ -4,9 +4,9 @@ It reads every few seconds, even while an earlier read is slow, so that a pause 
 last known control state stays in force while it cannot read. A date ahead of the API server's time, from a wrong clock,
 counts as the moment at which it was first read. A pause with an end ends then, whether or not the cluster can be read
 and whatever becomes of the API server's clock meanwhile (``core.control_state``).
-It writes only what the breaker of the acting process did, corrects such dates, and removes pauses that have ended. If
-somebody deletes the object, all that was known stays in force, and the acting process writes it again after a while;
-also if somebody else creates the object meanwhile. It decides nothing.
+It writes only what the breaker of the acting process did, corrects such dates and the format, and removes pauses that
+have ended. If somebody deletes the object, all that was known stays in force, and the acting process writes it again
+after a while; also if somebody else creates the object meanwhile. It decides nothing.
 """
 
 import asyncio
@@ -76,11 +76,8 @@ class ControlStateSync:
         self._read_at: float | None = None
         self._written_at = -math.inf
         self._began_at = live.clock.now().at
-        self._unread, self._unwritten, self._unended, self._unkept = (
-            LastingFailure(),
-            LastingFailure(),
-            LastingFailure(),
-            LastingFailure(),
+        self._unread, self._unwritten, self._unended, self._unfitted, self._unkept = (
+            LastingFailure() for _ in range(5)
         )
         # As the cluster has it, or had it before its object was deleted.
         self._kept = ControlState()
@@ -236,6 +233,7 @@ class ControlStateSync:
                 if self._unwritten.ends():
                     logger.info("the state of the breaker has been written")
             await self._remove_ended()
+            await self._fit_format()
             await self._keep()
             await asyncio.sleep(self._poll_seconds / 4)
 
@@ -279,6 +277,20 @@ class ControlStateSync:
         self._unended.ends()
         self._note_written()
         self._kept = self._kept.without_pauses(ended)
+
+    async def _fit_format(self) -> None:
+        """Write the format that the keys need: an older version that takes over must not ignore any of them."""
+        if not self._kept.unfit or self._lost is not None or self._ending() or not self._gate.may_act():
+            return
+        try:
+            await self._store.fit_format()
+        except CallFailed as failure:
+            if self._unfitted.goes_on(self._clock.now().at):
+                logger.warning("the format of the ConfigMap with pauses cannot be corrected: %s", failure)
+            return
+        self._unfitted.ends()
+        self._note_written()
+        self._kept = replace(self._kept, unfit=False)
 
     async def _keep(self) -> None:
         """Create the object, or take it over, with all that was lost with an earlier one."""

@@ -218,6 +218,10 @@ class ControlStateStore(Protocol):
         """Change the date of the breaker's state to ``epoch``, if it is ``stated_epoch``."""
         ...
 
+    async def fit_format(self) -> None:
+        """Write the format that the object's keys need, where somebody has changed keys by hand."""
+        ...
+
     async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
         """Remove these pauses, which have ended by themselves; one that was replaced meanwhile stays."""
         ...

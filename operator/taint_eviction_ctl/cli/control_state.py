@@ -164,6 +164,8 @@ def _object(scope: PauseScope) -> str:
     match scope.kind:
         case "all":
             return ""
+        case "selector":
+            return f" for {scope.nodes}"
         case "node":
             return f" for node {scope.name}"
         case "namespace":
@@ -171,8 +173,9 @@ def _object(scope: PauseScope) -> str:
 
 
 def some(kind: str, names: Sequence[str]) -> str:
-    """Return the number of nodes or namespaces that were paused together, with the names of the first."""
-    return f"{len(names)} {kind}s ({', '.join(names[:MAX_NAMES])}, …)"
+    """Return the number of nodes, namespaces or selectors that were paused together, with the names of the first."""
+    of = "nodes of " if kind == "selector" else ""
+    return f"{of}{len(names)} {kind}s ({', '.join(names[:MAX_NAMES])}, …)"
 
 
 def _since(pause: Pause | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from taint_eviction.cli.visible import visible
+from taint_eviction.core.control_state import selector_scope
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
 from taint_eviction.reporting.status_document import ceiling_in
 from taint_eviction_ctl.cli.breaker_views import breaker_line, criteria_lines
@@ -165,10 +166,19 @@ def _pauses(pauses: Sequence[Mapping[str, Any]]) -> list[str]:
     for alike in found.values():
         names = [pause["name"] for pause in alike]
         if len(names) <= MAX_NAMES:
-            lines += [_pause(pause, f"{pause['scope']} {pause['name']}") for pause in alike]
+            lines += [_pause(pause, _named(pause["scope"], pause["name"])) for pause in alike]
         else:
             lines.append(_pause(alike[0], some(alike[0]["scope"], names)))
     return lines
+
+
+def _named(kind: str, name: str | None) -> str:
+    if kind != "selector":
+        return f"{kind} {name}"
+    try:
+        return selector_scope(name or "").nodes
+    except ValueError:  # A controller of a newer version may know other selectors.
+        return f"nodes that match {name}"
 
 
 def _pause(pause: Mapping[str, Any], of: str) -> str:

@@ -15,7 +15,8 @@ _BUDGETS = Holder("budgets", "budgets", "these allow it")
 
 def add_holders(plan: Plan, control_state: ControlState, policy: EvictionPolicy) -> None:
     """Note for each pod that would leave what holds it then. The built-in controller evicts its pods past all that."""
-    guards = guards_of(control_state, policy)
+    nodes = plan.inventory.nodes
+    guards = guards_of(control_state, policy, lambda name: nodes[name].node.labels if name in nodes else None)
     for pod in plan.leaving:
         if pod.adopted is False or pod.handling is None:
             continue

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_tran
 
 from fake_apiserver.node_lifecycle import NodeLifecycleController
 from fake_apiserver.status import StatusError
+from taint_eviction.core.control_state import EVERYTHING, PauseScope, selector_scope
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import PolicyRule
 from taint_eviction.files import short_forms
@@ -910,22 +911,44 @@ Scope = Annotated[str | None, Key("node", lambda reading, at, _: reading.use_nod
 Namespace = Annotated[str | None, Key("namespace", ObjectReading.text)]
 
 
+def read_selector(reading: ObjectReading, at: Marked, what: str) -> str:
+    """Read a selector of nodes, with one text for selectors that mean the same."""
+    try:
+        return selector_scope(reading.text(at, what)).name
+    except ValueError as expected:
+        reading.problem(at.line, f"{at.value!r} is not {expected}")
+        return ""
+
+
+Selector = Annotated[str | None, Key("selector", read_selector)]
+
+
 def _one_scope(reading: ObjectReading, at: Marked, found: "PauseEvictions | ResumeEvictions | None") -> bool:
-    if found is None or found.node is None or found.namespace is None:
+    if found is None or [found.selector, found.node, found.namespace].count(None) >= 2:
         return found is not None
-    reading.problem(at.line, f"'node' and 'namespace' do not go together: {found.keyword} takes one of them")
+    what = "'selector', 'node' and 'namespace' do not go together"
+    reading.problem(at.line, f"{what}: {found.keyword} takes one of them")
     return False
+
+
+def _scope(found: "PauseEvictions | ResumeEvictions") -> PauseScope:
+    if found.selector is not None:
+        return PauseScope("selector", found.selector)
+    if found.node is not None:
+        return PauseScope("node", found.node)
+    return EVERYTHING if found.namespace is None else PauseScope("namespace", found.namespace)
 
 
 @action("pause")
 class PauseEvictions(Action):
-    """Pause the evictions of a node or a namespace; all evictions if neither is named.
+    """Pause the evictions of a node, of the nodes that a selector matches, or of a namespace; else all evictions.
 
     ``seconds``: the pause ends by itself after this time; None: it ends when somebody resumes.
     """
 
     node: Scope = None
     namespace: Namespace = None
+    selector: Selector = None
     reason: Annotated[str, Key("reason", ObjectReading.text)] = ""
     seconds: Annotated[float | None, Key("for", ObjectReading.seconds)] = None
 
@@ -937,15 +960,16 @@ class PauseEvictions(Action):
 
     async def perform(self, stage: ReplayStage) -> None:
         """Write the ConfigMap."""
-        stage.control_state.pause(self.node, self.namespace, self.reason, self.seconds)
+        stage.control_state.pause(_scope(self), self.reason, self.seconds)
 
 
 @action("resume")
 class ResumeEvictions(Action):
-    """Remove the pause of a node or a namespace, or of all evictions if neither is named; ``every``: all pauses."""
+    """Remove one pause, named as for ``pause``; ``every``: all pauses."""
 
     node: Scope = None
     namespace: Namespace = None
+    selector: Selector = None
     every: bool = False
 
     @classmethod
@@ -958,7 +982,7 @@ class ResumeEvictions(Action):
 
     async def perform(self, stage: ReplayStage) -> None:
         """Write the ConfigMap."""
-        stage.control_state.resume(self.node, self.namespace, self.every)
+        stage.control_state.resume(None if self.every else _scope(self))
 
 
 @action("resetBreaker", may_be_empty=True)

@@ -34,42 +34,33 @@ class SimulatedControlState:
         self.taken_over = False
         self._timeline = timeline
         self._read = read
+        # What people have written to the keys of selectors, by hand.
+        self._selectors: dict[str, list[PauseScope]] = {}
 
     # What people do
 
-    def pause(self, node: str | None, namespace: str | None, reason: str, seconds: float | None = None) -> None:
-        """Pause the evictions of a node, of a namespace, or all, for some seconds; None: until somebody resumes."""
+    def pause(self, scope: PauseScope, reason: str, seconds: float | None = None) -> None:
+        """Pause what a scope covers for some seconds; None: until somebody resumes."""
         now = server_time(virtual_now())
         pause = Pause(now, reason, None if seconds is None else now + seconds)
-        before = self.control_state or ControlState()
-        if node is not None:
-            self.control_state = replace(before, nodes={**before.nodes, node: pause})
-        elif namespace is not None:
-            self.control_state = replace(before, namespaces={**before.namespaces, namespace: pause})
-        else:
-            self.control_state = replace(before, cluster=pause)
+        self.control_state = (self.control_state or ControlState()).with_pauses({scope: pause})
 
-    def resume(self, node: str | None, namespace: str | None, every: bool) -> None:
-        """Remove the pause of a node, of a namespace, or of all evictions; ``every``: all pauses there are."""
+    def resume(self, scope: PauseScope | None) -> None:
+        """Remove the pause of a scope; None: all pauses there are."""
         before = self.control_state or ControlState()
-        if every:
-            self.control_state = replace(before, cluster=None, nodes={}, namespaces={})
-        elif node is not None:
-            self.control_state = replace(before, nodes=_without(before.nodes, node))
-        elif namespace is not None:
-            self.control_state = replace(before, namespaces=_without(before.namespaces, namespace))
-        elif before.cluster is None:
-            raise Impossible("nothing is paused as a whole at this moment")
-        else:
-            self.control_state = replace(before, cluster=None)
+        if scope is not None and scope not in before.pauses():
+            raise Impossible(f"{scope} are not paused at this moment")
+        self.control_state = before.without(before.pauses() if scope is None else [scope])
 
     def scribble(self, key: str, value: str) -> None:
         """Write one key by hand, as text; the new value decides what is held back."""
         written = self._read({"data": {key: value}})
-        before = (self.control_state or ControlState()).without(written.resumed)
-        nodes, namespaces = {**before.nodes, **written.nodes}, {**before.namespaces, **written.namespaces}
-        cluster, resumed = written.cluster or before.cluster, before.resumed | written.resumed
-        self.control_state = replace(before, cluster=cluster, nodes=nodes, namespaces=namespaces, resumed=resumed)
+        # A selector is in the value, so another value of its key is about other nodes.
+        ended = [*written.resumed, *self._selectors.pop(key, ())]
+        before = (self.control_state or ControlState()).without(ended).with_pauses(written.pauses())
+        if selectors := [scope for scope in written.pauses() if scope.kind == "selector"]:
+            self._selectors[key] = selectors
+        self.control_state = replace(before, resumed=before.resumed | written.resumed)
         if written.latch is not None:
             self._open(written.latch, "a human")
         elif written.reset_epoch is not None:
@@ -91,6 +82,7 @@ class SimulatedControlState:
         if self.control_state is None:
             raise Impossible("there is no ConfigMap with the control state at this moment")
         self.control_state, self.taken_over = None, False
+        self._selectors.clear()
         self.uid += 1
 
     # Writes of either side
@@ -164,12 +156,6 @@ class SimulatedControlState:
         self.control_state = replace(before, latch=latch, reset_epoch=None)
 
 
-def _without(pauses: Mapping[str, Pause], name: str) -> dict[str, Pause]:
-    if name not in pauses:
-        raise Impossible(f"{name!r} is not paused at this moment")
-    return {each: pause for each, pause in pauses.items() if each != name}
-
-
 class SimulatedControlStateStore:
     """The ``ControlStateStore`` of one controller process."""
 
@@ -207,6 +193,9 @@ class SimulatedControlStateStore:
     async def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the breaker's stored time to ``epoch``, if it is ``stated_epoch``."""
         await self._write(lambda: self._control_state.redate(stated_epoch, epoch))
+
+    async def fit_format(self) -> None:
+        """Do nothing: values have no format."""
 
     async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
         """Remove pauses that have ended by themselves."""

@@ -14,7 +14,7 @@ from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.files.marked_yaml import Malformed, Marked, load
 from taint_eviction.settings import Settings
 from taint_eviction_lab.built_in.version import BuiltIn
-from taint_eviction_lab.simulation.actions import ACTIONS, OLD_ACTIONS, ScenarioStep
+from taint_eviction_lab.simulation.actions import ACTIONS, OLD_ACTIONS, ScenarioStep, read_selector
 from taint_eviction_lab.simulation.expectations import BreakerExpectation, Expectation, read_expectations
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.settings_file import SettingsReading
@@ -120,12 +120,16 @@ class _ScenarioReading(SettingsReading):
 
     def _control_state(self, at: Marked) -> ControlState:
         """Read the content of the ConfigMap."""
-        fields = self.fields(at, ("pause", "nodes", "namespaces", "breaker"), "controlState")
+        fields = self.fields(at, ("pause", "selectors", "nodes", "namespaces", "breaker"), "controlState")
         whole = Pause() if "pause" in fields and self.boolean(fields["pause"], "pause") else None
         nodes = {self.use_node(item): Pause() for item in self.items(fields.get("nodes"), "nodes")}
         names = [self.text(item, "a namespace") for item in self.items(fields.get("namespaces"), "namespaces")]
         latch = self._latch(fields["breaker"]) if "breaker" in fields else None
-        return ControlState(whole, nodes, dict.fromkeys(names, Pause()), latch)
+        selectors = {
+            read_selector(self, item, "a selector"): Pause()
+            for item in self.items(fields.get("selectors"), "selectors")
+        }
+        return ControlState(whole, nodes, dict.fromkeys(names, Pause()), latch, selectors=selectors)
 
     def _latch(self, at: Marked) -> Latch:
         fields = self.fields(at, ("openSince", "controller"), "breaker")
