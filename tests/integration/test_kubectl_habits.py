@@ -53,6 +53,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
             await controlled.until(controlled.application.gate.may_act)
             server.taint("n1", KEY)
             await until(lambda: server.get("pods", "db-1", "shop") is None)
+            await until(lambda: server.get("configmaps", f"{LEASE.lease_name}-history", LEASE.lease_namespace))
             own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
             server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
             yield Shop(server, controlled, write_kubeconfig(tmp_path / "config", server))
@@ -95,7 +96,7 @@ async def test_explain_of_an_unknown_pod_suggests_a_similar_one(shop: Shop, pod:
     suggested = f"; did you mean '{near}'?" if near else ""
     line, *sources = said.out.splitlines()
     assert line == f"{pod} is not known: there is no such pod{suggested}"
-    assert len(sources) == 3
+    assert len(sources) == 2  # The replica, which has what the ConfigMap has, and events.
     assert json.loads((await shop.say("explain", pod, "-o", "json")).out)["near"] == near
 
 
