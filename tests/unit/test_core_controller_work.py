@@ -36,6 +36,7 @@ from taint_eviction.core.pods import (
     Step,
     Waiting,
 )
+from taint_eviction.core.policy import EvictionPolicy, Limit
 
 
 def failed(retry_at: float) -> Failed:
@@ -357,6 +358,38 @@ def test_retries_take_no_more_than_their_share() -> None:
     assert len(stage.take(most=1, max_retries=4)) == 1
     assert stage.brain.attempts.next_at(moment(stage.now)) == 5
     assert stage.brain.attempts.next_at(moment(stage.now), retries=False) is None
+
+
+def test_while_limits_let_first_tries_go_each_fourth_is_a_retry() -> None:
+    """New pods may come for ever; the retries that are owed stay within their share of the workers."""
+    stage = Stage(eviction=EvictionPolicy(total=Limit(1.0, 100)))
+    stage.sees(node(taint()))
+    crowd(stage, 3, "old-", 1)
+    for work in stage.at(1).take():
+        stage.finish(work, failed(2))
+    crowd(stage, 9, "new-", 3)
+    assert uids(stage.at(5).take(most=3)) == ["new-0", "new-1", "new-2"]
+    assert uids(stage.take(most=1, max_retries=0)) == ["new-3"]
+    assert uids(stage.take(most=8, max_retries=1)) == ["old-0", "new-4", "new-5", "new-6", "new-7", "new-8"]
+    assert uids(stage.take(most=8)) == ["old-1", "old-2"]
+
+
+def test_retries_that_a_limit_holds_up_are_owed_until_they_go() -> None:
+    """A limit of the retry's own has no room when it is owed; first tries go on meanwhile."""
+    stage = Stage(eviction=EvictionPolicy(per_node=Limit(1.0, 1)))
+    stage.sees(node(taint()), node(taint(), name="n2"))
+    crowd(stage, 1, "old-", 1)
+    stage.finish(stage.at(1).take_eviction(), failed(2))
+    for number in range(8):
+        stage.sees(pod(tolerates(3), name=f"new-{number}", uid=f"new-{number}", on="n1" if number < 4 else "n2"))
+    begun: dict[int, list[str]] = {}
+    for at in (5, 6, 7):
+        works = stage.at(at).take()
+        begun[at] = uids(works)
+        for work in works:
+            stage.send(work)
+            stage.finish(work, Done())
+    assert begun == {5: ["new-0", "new-4"], 6: ["new-1", "new-5"], 7: ["old-0", "new-6"]}
 
 
 def test_no_more_of_two_thousand_evictions_begin_than_there_are_workers() -> None:

@@ -77,8 +77,8 @@ class Attempts:
         """Begin what is due, at most ``max_works``: first tries, then take-backs, then retries.
 
         Those that bypass limits go before all of these, their first tries before their retries. Evictions of one kind
-        go in the order of ``fair_queue``. At most ``max_retries`` of all are retries or take-backs. Each is in flight
-        until it is finished.
+        go in the order of ``fair_queue``. While limits let first tries go, and retries wait, each fourth is a retry. At
+        most ``max_retries`` of all are retries or take-backs. Each is in flight until it is finished.
         """
         self._reconciler.advance(now)  # Moves no deadline, so there is no effect to report.
         only_bypassing = self._stopped(now)
@@ -87,10 +87,17 @@ class Attempts:
         none = self._stopped(now, bypasses_limits=True) or (self._breaker.needs_evaluation and not only_bypassing)
         most = 0 if none else max_works
         taken = self._begin_evictions(now, most, only_bypassing=True)
-        urgent = self._begin_evictions(now, min(most - len(taken), max_retries), only_bypassing=True, retry=True)
-        taken += urgent
-        taken += self._begin_evictions(now, most - len(taken), only_bypassing)
-        room = min(max_works, len(taken) + max_retries - len(urgent))
+        retries = self._begin_evictions(now, min(most - len(taken), max_retries), only_bypassing=True, retry=True)
+        taken += retries
+        while len(taken) < most:
+            begun: list[Work] = []
+            if self._queue.owes_retry and len(retries) < max_retries:
+                begun = self._begin_evictions(now, 1, only_bypassing, retry=True)
+                retries += begun
+            if not (begun := begun or self._begin_evictions(now, 1, only_bypassing)):
+                break
+            taken += begun
+        room = min(max_works, len(taken) + max_retries - len(retries))
         while len(taken) < room and (ref := self._take_backs.pop_due(now.at)) is not None:
             taken.append(self._begin_take_back(ref))
         return taken + self._begin_evictions(now, min(most, room) - len(taken), only_bypassing, retry=True)

@@ -43,6 +43,9 @@ _COUNTED = Stabilizing | Queued | Following
 # One of so many retries follows a call without an answer.
 _UNANSWERED_EACH = 4
 
+# One of so many evictions under limits is a retry, while retries wait: new pods may come for ever.
+_RETRY_EACH = 4
+
 
 class EvictionQueue:
     """All evictions that are wanted and have not begun.
@@ -73,6 +76,8 @@ class EvictionQueue:
         self._has_moved = False
         self._turns = itertools.count(1)
         self._retries_taken = 0
+        # How many first tries have had room in limits since a retry went, while retries waited.
+        self._went_before_retries = 0
         self._first_tries, self._stabilizing, self._retries = (TimedWorkerQueue() for _ in range(3))
         # First tries, retries after an answer, and retries after a call without one, which may hang again.
         self._due_first, self._due_again, self._due_unanswered = (
@@ -246,10 +251,19 @@ class EvictionQueue:
         if taken is None:
             return None
         ref, tokens = taken
+        if retry or not (self._due_again.free or self._due_unanswered.free):
+            self._went_before_retries = 0
+        elif tokens:
+            self._went_before_retries += 1
         self._taint_changes.cancel(ref)
         record = self._pods.known[ref.key]
         self._count_out(record.state)
         return record, tokens
+
+    @property
+    def owes_retry(self) -> bool:
+        """Return whether a retry goes before the next first try: limits have let enough first tries go before it."""
+        return self._went_before_retries >= _RETRY_EACH - 1
 
     # What has begun
 
