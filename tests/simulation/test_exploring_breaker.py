@@ -5,6 +5,7 @@ from tests.simulation.exploring.playing import play_scenario
 
 from taint_eviction.core.breaker import Breaker
 from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.simulation.timeline import What
 
 # The breaker opens at 10. The killed leader's Lease ends at 58, and the new leader may close the breaker 5 s later.
 RESTARTED = """
@@ -50,6 +51,23 @@ timeline:
 until: 150
 expect: {}
 """
+# Three of four nodes are newly tainted; the only pod of the third came after the taint.
+CAME_LATER = """
+about: Somebody binds a pod to a node that was tainted 3 s before.
+settings: {breaker: {}}
+given:
+  nodes: ["node-{1..4}"]
+  pods:
+    - {name: web-1, nodeName: node-1}
+    - {name: web-2, nodeName: node-2}
+timeline:
+  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 10, taint: "node-2 maintenance=now:NoExecute"}
+  - {at: 30, taint: "node-3 maintenance=now:NoExecute"}
+  - {at: 33, create: {name: web-3, nodeName: node-3}}
+until: 60
+expect: {}
+"""
 
 
 def closings_and_rules(text: str) -> tuple[list[int], list[str]]:
@@ -82,3 +100,10 @@ def test_a_breaker_that_closes_over_undated_taints_that_must_be_new_closes_too_e
     closings, rules = closings_and_rules(text)
     assert closings == [64]
     assert "closed too early" in rules
+
+
+def test_a_node_does_not_count_for_a_pod_that_came_after_its_taint() -> None:
+    """Anybody may bind such pods; the breaker stays closed, and all three pods go."""
+    result = play_scenario(read_scenario(CAME_LATER, "breaker"))
+    evicted = [entry.subject for entry in result.timeline if entry.what is What.EVICTED]
+    assert (evicted, result.violations) == (["default/web-1", "default/web-2", "default/web-3"], ())

@@ -1,8 +1,9 @@
 """The oracle's part about the breaker: it must open for every surge that a process has seen, and for nothing smaller.
 
-There are two counts. A process must count nodes whose taints are all new and that have a known pod which must be
-evicted; if the process found a node with undated taints, only a pod that would be gone if they were old counts. A
-process may at most count nodes that were tainted, or written while tainted, within the window or shortly before.
+There are two counts. A process must count nodes whose taints are all new and that have a known pod from before them
+which must be evicted; if the process found a node with undated taints, only a pod that would be gone if they were old
+counts. A process may at most count nodes that were tainted, or written while tainted, within the window or shortly
+before.
 """
 
 from collections.abc import Callable
@@ -149,11 +150,12 @@ class SurgeJudge:
         return self._is_surge(*_counted(new), len(seen.nodes))
 
     def _has_who_goes(self, seen: _Seen, name: str, since: float, node: NodeState) -> bool:
-        found = seen.found[name]
+        """Return whether a process has seen a pod from before the node's taints that must be evicted."""
+        before_at, found = min(node.taints.values()) - self._pods_behind_seconds, seen.found[name]
         return any(
             at >= since and pod.node == name and uid not in self._truth.gone and due_at(node, pod) < NEVER
             for uid, (at, pod) in seen.pods.items()
-            if _counts(found, node, pod)
+            if pod.bound_at < before_at and _counts(found, node, pod)
         )
 
     def reset(self, trace: Trace, epoch: float) -> None:
