@@ -254,7 +254,8 @@ class HandlingJudge:
             return
         if trace.call is CallKind.EVICT:
             exempt = self.is_exempt_by_all(trace.uid, trace.at - _OLD_SECONDS, trace.at - _OLD_SECONDS)
-            surely = self.ways(trace.uid, trace.at - _OLD_SECONDS, trace.at + TICK, trace.at - _OLD_SECONDS)
+            long_ago = trace.at - _OLD_SECONDS
+            surely = self.ways(trace.uid, long_ago, trace.at + TICK, long_ago, lost_by=long_ago)
             if exempt or all(way.mode is EvictionMode.DELETE for way in surely):
                 self._breach("wrong call", trace, "it is to be deleted, not to be asked for")
             return

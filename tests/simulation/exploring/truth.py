@@ -15,9 +15,10 @@ from tests.simulation.exploring.ceilings import rule_matches
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
 
 from taint_eviction.core.policy import PolicyRule
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.recorder import RecordedChange
-from taint_eviction_lab.simulation.virtual_clock import date_of, virtual_now
+from taint_eviction_lab.simulation.virtual_clock import date_of, server_time, virtual_now
 
 NEVER = math.inf
 OWN_REASON = "DeletionByTaintManager"
@@ -98,12 +99,24 @@ def tolerates(toleration: dict[str, Any], key: str, value: str) -> bool:
     return operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == value)
 
 
-def _ready(node: dict[str, Any]) -> str | None:
-    """Return the status of a node's condition Ready, None if it has none; any part may be malformed."""
+def _condition_ready(node: dict[str, Any]) -> dict[str, Any]:
     status = node.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     found = conditions if isinstance(conditions, list) else []
-    return next((each.get("status") for each in found if isinstance(each, dict) and each.get("type") == "Ready"), None)
+    return next((each for each in found if isinstance(each, dict) and each.get("type") == "Ready"), {})
+
+
+def _ready(node: dict[str, Any]) -> str | None:
+    """Return the status of a node's condition Ready, None if it has none; any part may be malformed."""
+    return _condition_ready(node).get("status")
+
+
+def _ready_since(node: dict[str, Any], now: float) -> float:
+    """Return since when a node's condition Ready has its status, as it says, by the scenario's clock; ``now`` if it
+    does not say so.
+    """
+    epoch = parse_rfc3339(_condition_ready(node).get("lastTransitionTime"))
+    return now if epoch is None else epoch - server_time(0.0)
 
 
 def _number(text: str) -> int | None:
@@ -310,6 +323,8 @@ class Truth:
         labels = metadata.get("labels") or {}
         same_status = before is not None and before.uid == metadata["uid"] and before.ready == ready
         ready_at = before.ready_at if before is not None and same_status else now
+        if before is None:
+            ready_at = min(ready_at, _ready_since(change.body, now))
         state = NodeState(
             now,
             metadata["uid"],
