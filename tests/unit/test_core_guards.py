@@ -13,7 +13,7 @@ from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.guards import Guards, WaitReason, guards_of
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
-from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 
 ANY_NODE = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=0), max_due=5)
 CLOSES = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=0), max_due=5, closes_by_itself=True)
@@ -427,3 +427,114 @@ def test_a_breaker_found_open_closes_by_itself_only_once_its_cause_was_seen_and_
     ordered(it, 20, ControlState(latch=own_latch(epoch(19), CAUSE)))
     assert it.evaluate({}, 0, moment(20)) == []
     assert it.breaker.latch is not None
+
+
+# For how long something was blocked
+
+FLOW = FlowKey("n1", "shop", "gpu")
+GPU_PAUSED = EvictionPolicy(rules=(PolicyRule("gpu", pause=True),))
+
+
+def test_only_the_time_from_an_instant_on_counts_as_blocked() -> None:
+    """A pause from 100 to 300, asked about before it, in it, after it, and while it goes on."""
+    it = guards()
+    ordered(it, 100, ControlState(nodes={"n1": Pause()}))
+    assert [it.blocked_seconds(FLOW, since, 250) for since in (0, 100, 160, 250)] == [150, 150, 90, 0]
+    ordered(it, 300, NOTHING)
+    assert [it.blocked_seconds(FLOW, since, 1000) for since in (0, 160, 300, 400)] == [200, 140, 0, 0]
+
+
+def test_a_block_within_another_one_counts_once_and_ends_nothing() -> None:
+    """The namespace is paused from 100 to 500, its node from 200 to 300, and all evictions from 400 to 600."""
+    it = guards()
+    namespace = {"shop": Pause()}
+    ordered(it, 100, ControlState(namespaces=namespace))
+    ordered(it, 200, ControlState(nodes={"n1": Pause()}, namespaces=namespace))
+    ordered(it, 300, ControlState(namespaces=namespace))
+    ordered(it, 400, ControlState(Pause(), namespaces=namespace))
+    ordered(it, 500, ControlState(Pause()))
+    ordered(it, 600, NOTHING)
+    assert it.blocked_seconds(FLOW, 0, 1000) == 500
+    assert it.blocked_seconds(FLOW, 0, 550) == 450
+
+
+def test_several_blocks_add_up_and_those_of_others_do_not_count() -> None:
+    """Pauses of another node and namespace, and a rule of another name, block others."""
+    it = guards()
+    for at in (100, 300):
+        ordered(it, at, ControlState(nodes={"n1": Pause(), "n2": Pause()}))
+        ordered(it, at + 20, ControlState(nodes={"n2": Pause()}, namespaces={"bank": Pause()}))
+    assert it.blocked_seconds(FLOW, 0, 400) == 40
+    assert it.blocked_seconds(FlowKey("n3", "shop", "web"), 0, 400) == 0
+    assert it.blocked_seconds(FlowKey("n3", "bank", "web"), 0, 400) == 260
+
+
+def test_a_rule_blocks_while_a_policy_with_it_pauses() -> None:
+    """One that pauses from the beginning did so before this process, too."""
+    it = Guards(GPU_PAUSED, Breaker(BreakerPolicy()), NOTHING, KnownNodes(GoneObjects()))
+    assert it.blocked_seconds(FLOW, -500, 100) == 600
+    it.change_policy(EvictionPolicy(), 100)
+    it.change_policy(GPU_PAUSED, 300)
+    it.change_policy(EvictionPolicy(), 350)
+    assert it.blocked_seconds(FLOW, 50, 1000) == 100
+    assert it.blocked_seconds(FlowKey("n1", "shop", ""), 50, 1000) == 0
+
+
+def test_what_blocks_is_noted_while_it_blocks() -> None:
+    """An open breaker blocks since it opened, and a control state that is not known since that was asked first."""
+    it = guards(ANY_NODE, None)
+    it.note(moment(50))
+    ordered(it, 70, NOTHING)
+    assert it.blocked_seconds(FLOW, 0, 1000) == 20
+    it.evaluate(tainted(it, 100), 0, moment(100))
+    it.note(moment(103))
+    assert it.blocked_seconds(FLOW, 80, 110) == 10
+    ordered(it, 200, ControlState(reset_epoch=epoch(150)))
+    it.note(moment(200))
+    assert it.blocked_seconds(FLOW, 80, 1000) == 100
+
+
+def test_a_block_that_is_noted_often_is_one() -> None:
+    """Its beginning is remembered, also where nobody has dated it."""
+    it = guards()
+    ordered(it, 100, ControlState(Pause()))
+    for at in range(101, 200):
+        it.note(moment(at))
+    ordered(it, 200, NOTHING)
+    assert it.blocked_seconds(FLOW, 0, 1000) == 100
+
+
+def test_a_pause_that_is_dated_ahead_blocks_from_now_on() -> None:
+    """The clock of the person who paused was an hour ahead."""
+    it = guards()
+    ordered(it, 100, ControlState(nodes={"n1": Pause(epoch(3700))}))
+    assert it.blocked_seconds(FLOW, 0, 150) == 50
+
+
+def test_the_last_sixteen_blocks_of_one_thing_count() -> None:
+    """A pause that comes and goes takes no more memory."""
+    it = guards()
+    for number in range(20):
+        ordered(it, 10 * number, ControlState(nodes={"n1": Pause()}))
+        ordered(it, 10 * number + 1, NOTHING)
+    assert it.blocked_seconds(FLOW, -1, 1000) == 16
+
+
+def test_the_blocks_of_the_thousand_things_that_ended_last_count() -> None:
+    """Somebody may pause one node after the other; one whose pause ends again is not a further thing."""
+    it = guards()
+    for number in range(1000):
+        ordered(it, 10, ControlState(nodes={f"n{number}": Pause()}))
+        ordered(it, 11, NOTHING)
+    assert blocked_of(it, "n0", "n1", "n999") == [1, 1, 1]
+    ordered(it, 20, ControlState(nodes={"n999": Pause()}))
+    ordered(it, 21, NOTHING)
+    assert blocked_of(it, "n0", "n1", "n999") == [1, 1, 2]
+    ordered(it, 20, ControlState(nodes={"n1000": Pause()}))
+    ordered(it, 21, NOTHING)
+    assert blocked_of(it, "n0", "n1", "n1000") == [0, 1, 1]
+
+
+def blocked_of(it: Guards, *nodes: str) -> list[float]:
+    """For how long each of these nodes was blocked."""
+    return [it.blocked_seconds(FlowKey(name, "shop", ""), 0, 100) for name in nodes]
