@@ -90,9 +90,12 @@ def test_a_pause_by_a_selector_holds_the_nodes_that_have_the_labels() -> None:
     assert it.blocking_flow(on_gpu) is WaitReason.SELECTOR_PAUSED
     guard = it.of(WaitReason.SELECTOR_PAUSED)
     assert guard is not None
-    assert (guard.says(on_gpu), guard.text(on_gpu)) == (long, "evictions from nodes that match rack are paused")
+    assert (guard.says(on_gpu, moment(0)), guard.text(on_gpu)) == (
+        long,
+        "evictions from nodes that match rack are paused",
+    )
     assert guard.named(on_gpu) == "the pause of nodes that match rack"
-    assert [each.reason for each in it.lasting(on_gpu, moment(1), epoch(100))] == [WaitReason.NODE_PAUSED]
+    assert [each.reason for each in it.blocking_then(on_gpu, moment(100))] == [WaitReason.NODE_PAUSED]
     assert it.blocking_flow(FlowKey("n2", "shop", "")) is None
     assert it.blocking_flow(FlowKey("n9", "shop", "")) is None
 

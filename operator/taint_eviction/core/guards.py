@@ -138,7 +138,7 @@ class Guard:
         """Return as a sentence that it blocks a flow."""
         return self.reason.value
 
-    def says(self, flow: FlowKey) -> Pause | None:
+    def says(self, flow: FlowKey, now: Moment) -> Pause | None:
         """Return since and until when, why, and by whom it blocks a flow; None: that is not known, or it does not."""
         return None
 
@@ -156,7 +156,7 @@ class FlowGuard(Guard):
 
     def blocks(self, flow: FlowKey) -> bool:
         """Return whether it blocks a flow."""
-        return self.says(flow) is not None
+        raise NotImplementedError
 
 
 class _OrdersUnknown(ClusterGuard):
@@ -172,7 +172,7 @@ class _BreakerOpen(ClusterGuard):
     def blocks(self, bypasses_limits: bool, now: Moment) -> bool:
         return self._grounds.latch is not None and (not bypasses_limits or self._grounds.blocks_bypassing)
 
-    def says(self, flow: FlowKey) -> Pause | None:
+    def says(self, flow: FlowKey, now: Moment) -> Pause | None:
         latch = self._grounds.latch
         return None if latch is None else Pause(latch.since_epoch, latch.cause, by=latch.controller)
 
@@ -183,7 +183,7 @@ class _EverythingPaused(ClusterGuard):
     def blocks(self, bypasses_limits: bool, now: Moment) -> bool:
         return self._grounds.ordered.cluster is not None
 
-    def says(self, flow: FlowKey) -> Pause | None:
+    def says(self, flow: FlowKey, now: Moment) -> Pause | None:
         return self._grounds.ordered.cluster
 
 
@@ -206,7 +206,10 @@ class _SelectorPaused(FlowGuard):
     def text(self, flow: FlowKey) -> str:
         return f"{self._longest(flow)[0]} are paused"
 
-    def says(self, flow: FlowKey) -> Pause | None:
+    def blocks(self, flow: FlowKey) -> bool:
+        return bool(self._grounds.selected_by(flow.node_name))
+
+    def says(self, flow: FlowKey, now: Moment) -> Pause | None:
         return self._longest(flow)[1] if self._grounds.selected_by(flow.node_name) else None
 
     def _longest(self, flow: FlowKey) -> tuple[PauseScope, Pause]:
@@ -217,14 +220,20 @@ class _SelectorPaused(FlowGuard):
 class _NodePaused(FlowGuard):
     reason, noun = WaitReason.NODE_PAUSED, "a pause of their node"
 
-    def says(self, flow: FlowKey) -> Pause | None:
+    def blocks(self, flow: FlowKey) -> bool:
+        return flow.node_name in self._grounds.ordered.nodes
+
+    def says(self, flow: FlowKey, now: Moment) -> Pause | None:
         return self._grounds.ordered.nodes.get(flow.node_name)
 
 
 class _NamespacePaused(FlowGuard):
     reason, noun = WaitReason.NAMESPACE_PAUSED, "a pause of their namespace"
 
-    def says(self, flow: FlowKey) -> Pause | None:
+    def blocks(self, flow: FlowKey) -> bool:
+        return flow.namespace in self._grounds.ordered.namespaces
+
+    def says(self, flow: FlowKey, now: Moment) -> Pause | None:
         return self._grounds.ordered.namespaces.get(flow.namespace)
 
 
@@ -303,11 +312,11 @@ class GuardList:
         guards: tuple[Guard, ...] = (*self._of_cluster, *self._of_flows)
         return next((guard for guard in guards if guard.reason is reason), None)
 
-    def lasting(self, flow: FlowKey, now: Moment, until_epoch: float) -> list[Guard]:
-        """Return each guard that blocks a flow now, and still does at a later time if nobody ends that."""
-        guards = [guard for guard in self._of_cluster if guard.blocks(flow.bypasses_limits, now)]
+    def blocking_then(self, flow: FlowKey, then: Moment) -> list[Guard]:
+        """Return each guard that blocks a flow at a later time, if until then nobody changes anything."""
+        guards = [guard for guard in self._of_cluster if guard.blocks(flow.bypasses_limits, then)]
         blocking: list[Guard] = [*guards, *(guard for guard in self._of_flows if guard.blocks(flow))]
-        return [guard for guard in blocking if not (guard.says(flow) or Pause()).has_ended(until_epoch)]
+        return [guard for guard in blocking if not (guard.says(flow, then) or Pause()).has_ended(then.server_epoch)]
 
 
 def guards_of(control_state: ControlState, policy: EvictionPolicy, labels_of: LabelsOf) -> GuardList:
@@ -419,7 +428,9 @@ class Guards(GuardList):
         if before - self._noted - {WaitReason.ORDERS_UNKNOWN}:
             self._breaker.acknowledge_backlog()
         blocking = (guard for guard in self._of_cluster if guard.blocks(False, now))
-        self._cluster_blocked.note({each.reason.name: _since(each.says(_ANY_FLOW), now) for each in blocking}, now.at)
+        self._cluster_blocked.note(
+            {each.reason.name: _since(each.says(_ANY_FLOW, now), now) for each in blocking}, now.at
+        )
         return self._noted != before
 
     def _others(self) -> Iterator[ClusterGuard]:

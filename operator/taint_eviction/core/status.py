@@ -183,10 +183,10 @@ class Status:
             return True
         return record.decision is not None and self._reconciler.blocking(record, record.decision, now) is not None
 
-    def says(self, reason: WaitReason, pending: Pending) -> tuple[str, Pause]:
+    def says(self, reason: WaitReason, pending: Pending, now: Moment) -> tuple[str, Pause]:
         """Return as a sentence why a pod waits, and since and until when, why, and by whom it is blocked, if known."""
         guard, flow = self._guards.of(reason), flow_of(pending.record, pending.handling)
-        return (reason.value, Pause()) if guard is None else (guard.text(flow), guard.says(flow) or Pause())
+        return (reason.value, Pause()) if guard is None else (guard.text(flow), guard.says(flow, now) or Pause())
 
     def loop_count(self, now: Moment) -> int:
         """Count the pairs of a DaemonSet and a node where this process evicts its pods again and again."""

@@ -67,19 +67,19 @@ def explanation_document(explanation: Explanation, status: Status, process: Proc
         "holdAnnotation": None if pod.hold_seconds is None else _annotation(pod.hold_seconds, evict),
         "adoption": whose(pod, status, process),
         "eviction": pending and eviction(pending, status, process, now),
-        "heldLater": _held_later(explanation, status),
+        "heldLater": _held_later(explanation, status, now),
         "nodeNote": (node and out_of_service_note(node.node)) or None,
         "notSchedulableAgain": [str(taint) for taint in repelling(pod.tolerations, taints)],
         "preferablyNotScheduledAgain": [str(taint) for taint in discouraging(pod.tolerations, taints)],
     }
 
 
-def _held_later(explanation: Explanation, status: Status) -> JsonObject | None:
+def _held_later(explanation: Explanation, status: Status, now: Moment) -> JsonObject | None:
     """Return what would hold the pod if it were due now; None: nothing, or it is due."""
     reason, pending = explanation.held_later, explanation.pending
     if reason is None or pending is None:
         return None
-    return {"reason": reason.name.lower(), "text": status.says(reason, pending)[0]}
+    return {"reason": reason.name.lower(), "text": status.says(reason, pending, now)[0]}
 
 
 def _taint(taint: Taint, status: Status, node_name: str | None, now: Moment) -> JsonObject:

@@ -439,7 +439,7 @@ def _hold(pending: Pending, status: Status, process: ProcessState, now: Moment) 
         return _NOT_LEADING
     if pending.tier_wait is not None:
         return _for_whom(pending.tier_wait, now)
-    text, pause = status.says(hold, pending)
+    text, pause = status.says(hold, pending, now)
     return {"reason": hold.name.lower(), "text": text + bracketed(pause, utc_text), "brief": text}
 
 

@@ -22,8 +22,8 @@ def add_holders(plan: Plan, control_state: ControlState, policy: EvictionPolicy)
             continue
         at = max(plan.now.at, pod.leaves_at or 0.0)
         flow = _flow(pod)
-        lasting = guards.lasting(flow, plan.now, plan.now.epoch_of(at))
-        pod.holders = tuple(Holder(each.reason.name.lower(), each.named(flow), each.ends) for each in lasting)
+        blocking = guards.blocking_then(flow, plan.now._replace(at=at, server_epoch=plan.now.epoch_of(at)))
+        pod.holders = tuple(Holder(each.reason.name.lower(), each.named(flow), each.ends) for each in blocking)
         if pod.blocked and pod.deleted_at is None:
             pod.holders += (_BUDGETS,)
 
