@@ -8,11 +8,13 @@ import pytest
 from tests.planning.shop import JsonObject, inventory_of, node, planned, pod, run, tolerates
 
 from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction_ctl.planning.adoption import add_adoption
 from taint_eviction_ctl.planning.changes import Changes, read_taint
 from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.rehearsal import Conditions
 
 OLD = "2026-02-01T00:00:00Z"
 TAINT = "node-1=maintenance:NoExecute"
@@ -72,7 +74,7 @@ def test_a_pause_does_not_hold_the_pods_that_the_built_in_controller_evicts() ->
     """Otherwise the plan would say that no pod leaves now."""
     paused = ControlState(cluster=Pause())
     plan = taken_over(pod("web", "node-1"), pod("db", "node-1", tolerates(300)))
-    add_holders(plan, paused, EvictionPolicy())
+    add_holders(plan, Conditions(DecisionPolicy(), EvictionPolicy(), control_state=paused))
     assert {pod.ref.key.name: bool(pod.holders) for pod in plan.leaving} == {"web": False, "db": True}
 
 

@@ -19,6 +19,7 @@ from tests.planning.shop import (
 )
 
 from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
 from taint_eviction_ctl.cli.plan_views import _why
@@ -27,6 +28,7 @@ from taint_eviction_ctl.planning.changes import Changes
 from taint_eviction_ctl.planning.document import plan_document
 from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.rehearsal import Conditions
 from taint_eviction_ctl.planning.wording import notes, summary, why
 
 DELETE, EVICT, EVICT_THEN_DELETE = EvictionMode
@@ -284,7 +286,7 @@ def test_a_policy_that_is_wrong_exits_2_with_all_problems(tmp_path: Path) -> Non
 def held(plan: Plan, control_state: ControlState | None = None) -> Plan:
     """Return the plan with what its policy and a control state hold."""
     [policy] = {id(pod.forecast.eviction): pod.forecast.eviction for pod in plan.leaving}.values()
-    add_holders(plan, control_state or ControlState(), policy)
+    add_holders(plan, Conditions(DecisionPolicy(), policy, control_state=control_state or ControlState()))
     return plan
 
 

@@ -114,7 +114,7 @@ _PROCESS = (
     ),
 )
 
-# Which pods are evicted, when, and by which call: plan takes these flags, too.
+# Which pods are evicted, when, and by which call.
 _DECIDING = (
     *_of(DECISIONS),
     flag(
@@ -195,7 +195,7 @@ def format_groups(command: click.Command, context: click.Context, formatter: cli
 
 def deciding_flags(command: CommandT) -> CommandT:
     """Add those flags of ``run`` that say which pods are evicted, when, and by which call."""
-    return with_flags(command, _DECIDING)
+    return with_flags(command, (*_DECIDING, *_of(LIMITS), *_of(BREAKER)))
 
 
 def take_renamed(context: click.Context) -> list[str]:

@@ -4,7 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from taint_eviction.cli.run_flags import settings_of
-from taint_eviction.settings import DECISIONS, POLICY, TABLE, ControlStateSettings, Settings, default_lease_name
+from taint_eviction.settings import (
+    BREAKER,
+    DECISIONS,
+    LIMITS,
+    POLICY,
+    TABLE,
+    ControlStateSettings,
+    Settings,
+    default_lease_name,
+)
 
 
 def read_settings(flags: dict[str, Any]) -> Settings:
@@ -30,4 +39,4 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 def read_deciding_settings(flags: dict[str, Any]) -> Settings:
     """Turn the values of ``deciding_flags`` into settings; all others have their defaults."""
-    return settings_of(flags, (*DECISIONS, *POLICY))
+    return settings_of(flags, (*DECISIONS, *POLICY, *LIMITS, *BREAKER))

@@ -61,6 +61,7 @@ from taint_eviction_ctl.planning.gates import ANY, PlanGate, read_gate
 from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.inventory import Inventory
 from taint_eviction_ctl.planning.plan import Plan, make_plan
+from taint_eviction_ctl.planning.rehearsal import Conditions
 from taint_eviction_ctl.planning.wording import many, moment, skipped_kinds
 
 # Arguments that kubectl taint takes where plan takes files.
@@ -281,7 +282,7 @@ def _say_who_holds(made: Plan, control_state: ControlState, settings: Settings, 
     """Note which pods the built-in controller evicts, and what holds pods that would leave."""
     if flags["adopt"]:
         add_adoption(made, flags["adopt_from"], stopped=control_state.no_adoption is not None)
-    add_holders(made, control_state, settings.policy)
+    add_holders(made, Conditions(decision_policy(settings), settings.policy, settings.breaker, control_state))
 
 
 # Output

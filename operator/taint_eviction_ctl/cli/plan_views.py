@@ -16,6 +16,8 @@ from taint_eviction_ctl.planning.wording import and_list, held_by, in_order, lea
 
 _MAX_PODS = 50
 _MAX_ROWS = 20
+# A pod that leaves so much later than it is due has waited for its turn.
+_SOON_SECONDS = 1.0
 
 
 def print_plan(plan: Plan, wide: bool) -> None:
@@ -55,7 +57,7 @@ def _more(shown: int, total: int, what: str) -> None:
 
 
 def _print_pods(plan: Plan, wide: bool) -> None:
-    leaving = plan.leaving
+    leaving = sorted(plan.leaving, key=lambda pod: pod.shown_at or 0.0)
     if not wide:
         rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in leaving]
         title = "pods that leave, or are blocked" if plan.held else "pods that leave"
@@ -82,7 +84,8 @@ def _print_pods(plan: Plan, wide: bool) -> None:
 def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
     if pod.leaves_at is None:
         return "orphaned" if pod.forecast.orphaned else "stays", ""
-    return "blocked" if pod.holders else leaves(pod.leaves_at, plan), moment(pod.leaves_at, plan.now)
+    at = pod.leaves_at if pod.holders or pod.shown_at is None else pod.shown_at
+    return "blocked" if pod.holders else leaves(at, plan), moment(at, plan.now)
 
 
 def _why(pod: PlannedPod, plan: Plan) -> str:
@@ -91,8 +94,7 @@ def _why(pod: PlannedPod, plan: Plan) -> str:
         parts.append(BY_DELETE_OUT_OF_SERVICE)
     if pod.handling is not None and pod.handling.node_lost:
         parts.append(BY_DELETE_NODE_LOST)
-    if pod.order is not None:
-        parts.append(in_order(pod.order, plan))
+    parts += _turn(pod, plan)
     if pod.blocked:
         deleted = "" if pod.deleted_at is None else f" until {moment(pod.deleted_at, plan.now)}, then it is deleted"
         parts.append(f"BLOCKED: {held_by(pod)}{deleted}")
@@ -108,6 +110,16 @@ def _why(pod: PlannedPod, plan: Plan) -> str:
     if pod.recreated_for_ever:
         parts.append("its DaemonSet recreates it there each time")
     return "; ".join(parts)
+
+
+def _turn(pod: PlannedPod, plan: Plan) -> list[str]:
+    """Return for whom or what a pod waits once it is due, apart from what blocks it."""
+    if pod.order is not None:
+        return [in_order(pod.order, plan)]
+    if not plan.limited or pod.blocked or pod.holders or pod.goes_at is None:
+        return []
+    waited_seconds = pod.goes_at - max(plan.now.at, pod.leaves_at or 0.0)
+    return ["a limit lets it go then"] if waited_seconds > _SOON_SECONDS else []
 
 
 def _owner(pod: PlannedPod) -> str:

@@ -111,11 +111,11 @@ async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event) -> None
         pod.server_allows = True
     elif answer.status == _FORBIDDEN and "pods/eviction" in str(failure):
         refused.set()
-    elif failure.block is None and answer.status >= _TOO_MANY:
+    elif failure.block is None and not failure.denied and answer.status >= _TOO_MANY:
         # The answer of a busy or broken server says nothing about the pod.
         pod.server_answer = f"the API server could not be asked: {failure}"
     else:
-        pod.server_allows = False
+        pod.server_allows, pod.moves_away = False, failure.evacuates
         pod.server_answer = f"the API server says: {failure}"
 
 

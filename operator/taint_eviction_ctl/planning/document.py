@@ -75,6 +75,7 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
         "outcome": "leaves" if pod.leaves_at is not None else "orphaned" if found.orphaned else "stays",
         **_decided(found.decision, now),
         "why": why(found),
+        "goesAt": None if pod.goes_at is None else format_rfc3339(now.epoch_of(pod.goes_at)),
         "anyway": found.anyway or None,
         "notSchedulableAgain": [str(taint) for taint in pod.repelled_by] or None,
         "preferablyNotScheduledAgain": [str(taint) for taint in pod.discouraged_by] or None,
@@ -98,10 +99,13 @@ def _order(order: PlannedOrder, now: Moment) -> dict[str, Any]:
         "tier": order.tier.word,
         "pod": str(order.ref),
         "others": order.others,
-        "leavesAt": format_rfc3339(now.epoch_of(order.leaves_at)),
-        "inSeconds": round(order.leaves_at - now.at, 3),
+        **_instant(order.leaves_at, now),
         "atMost": format_rfc3339(now.epoch_of(order.until)),
     }
+
+
+def _instant(at: float | None, now: Moment) -> dict[str, Any]:
+    return {} if at is None else {"leavesAt": format_rfc3339(now.epoch_of(at)), "inSeconds": round(at - now.at, 3)}
 
 
 def _by_rule(handling: Handling | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ for a taint that stays, the running countdown continues; a new taint starts one.
 moves or writes anything.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict
@@ -114,16 +114,29 @@ def _leaves_before(at: float, decision: Decision, pod: Pod, eviction: EvictionPo
 
 def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) -> None:
     then = Moment(what_if.at, now.epoch_of(what_if.at))
-    for name, taints in what_if.taints.items():
-        # The writer of the list of taints owns the list from then on.
-        changed = replace(nodes.known[name].node, taints=taints, taints_written_at=then.server_epoch)
-        nodes.upsert(NodeSeen(changed), then)
-    for name in what_if.deleted_nodes:
-        nodes.drop(NodeGone(name), then)
-    for ref, tolerations in (what_if.tolerations or {}).items():
+    for fact in told_of_nodes(what_if, nodes, then):
+        if isinstance(fact, NodeSeen):
+            nodes.upsert(fact, then)
+        else:
+            nodes.drop(fact, then)
+    for ref in what_if.tolerations or {}:
         record = pods.find(ref)
         if record is not None:
-            pods.upsert(PodSeen(replace(record.pod, tolerations=tolerations)), then)
+            pods.upsert(PodSeen(pod_after(record.pod, what_if)), then)
+
+
+def told_of_nodes(what_if: WhatIf, nodes: KnownNodes, then: Moment) -> Iterator[NodeSeen | NodeGone]:
+    """Yield what is told of the nodes that are changed, at the instant of the changes."""
+    for name, taints in what_if.taints.items():
+        # The writer of the list of taints owns the list from then on.
+        yield NodeSeen(replace(nodes.known[name].node, taints=taints, taints_written_at=then.server_epoch))
+    yield from (NodeGone(name) for name in what_if.deleted_nodes)
+
+
+def pod_after(pod: Pod, what_if: WhatIf) -> Pod:
+    """Return a pod as it is after the changes."""
+    tolerations = (what_if.tolerations or {}).get(pod.ref)
+    return pod if tolerations is None else replace(pod, tolerations=tolerations)
 
 
 def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionPolicy]:

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from taint_eviction.core.control_state import Latch
 from taint_eviction.core.decision import DecisionPolicy, Evict
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.matching import discouraging, repelling
-from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, Node, PodRef, Taint
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy, deletes_at, handling_of
+from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
+from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, handling_of
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction_ctl.planning.budgets import covered as _covered
 from taint_eviction_ctl.planning.disruption_budgets import (
@@ -26,8 +27,8 @@ from taint_eviction_ctl.planning.disruption_budgets import (
 )
 from taint_eviction_ctl.planning.forecast import WhatIf, forecast
 from taint_eviction_ctl.planning.inventory import Inventory, Owner, PodFacts
-from taint_eviction_ctl.planning.order import add_order
-from taint_eviction_ctl.planning.planned_pod import PlannedPod
+from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod
+from taint_eviction_ctl.planning.rehearsal import Conditions, Course, Rehearsal
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Plan:
     ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, in the order of
     their deadlines, including those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is
     not in the inventory, how many pods are bound to it. ``asked``: the question in words, for a picture. ``ordered``:
-    pods wait for earlier tiers.
+    pods wait for earlier tiers; ``limited``: limits let only so many of them go.
     """
 
     now: Moment
@@ -95,6 +96,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     asked: str = ""
     ordered: bool = False
+    limited: bool = False
 
     @property
     def held(self) -> list[PlannedPod]:
@@ -136,22 +138,19 @@ def make_plan(
     nodes = [facts.node for facts in inventory.nodes.values()]
     forecasts = forecast(nodes, [facts.pod for facts in inventory.pods.values()], what_if, now, policy, eviction)
     pods = [PlannedPod(inventory.pods[each.pod.ref.key], each) for each in forecasts]
-    plan = Plan(
-        now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes), ordered=eviction.orders
-    )
+    plan = Plan(now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes))
+    limits = (eviction.total, eviction.per_node, eviction.per_namespace, *(rule.limit for rule in eviction.rules))
+    plan.ordered, plan.limited = eviction.orders, any(limit != UNLIMITED for limit in limits)
     found = [(pod.leaves_at, pod.ref.key, pod) for pod in pods if pod.leaves_at is not None]
     plan.leaving = [pod for _, _, pod in sorted(found, key=lambda each: each[:2])]
     _add_handling(plan)
     _add_nodes(plan)
     _add_scheduling(plan)
     _add_up(plan)
-    _add_budgets(plan)
-    add_order(plan.pods, {node.name: _as_changed(node, what_if) for node in nodes}, now)
+    covered = _cover(plan)
+    rehearse(plan, Conditions(policy, eviction))
+    _add_budgets(plan, covered)
     return plan
-
-
-def _as_changed(node: Node, what_if: WhatIf) -> Node:
-    return replace(node, taints=what_if.taints.get(node.name, node.taints))
 
 
 def _add_handling(plan: Plan) -> None:
@@ -160,7 +159,6 @@ def _add_handling(plan: Plan) -> None:
         if isinstance(decision, Evict):
             at = max(plan.now.at, decision.fire_at)
             pod.handling = handling_of(decision.deciding, pod.forecast.pod, pod.forecast.eviction, at)
-            pod.deletes_at = deletes_at(decision, pod.forecast.pod, pod.forecast.eviction)
 
 
 def _add_nodes(plan: Plan) -> None:
@@ -208,27 +206,16 @@ def _add_up(plan: Plan) -> None:
 # Budgets
 
 
-def _add_budgets(plan: Plan) -> None:
-    covered = _cover(plan)
-    standings = {key: standing(plan.inventory.budgets[key], pods) for key, pods in covered.items()}
-    _ask(plan.leaving, EvictionApi(standings))
+def _add_budgets(plan: Plan, covered: Mapping[NamespacedName, list[CoveredPod]]) -> None:
     leaving: dict[NamespacedName, list[PlannedPod]] = {key: [] for key in plan.inventory.budgets}
     for pod in plan.leaving:
         for budget in pod.budgets:
             leaving[budget.key].append(pod)
     for key, budget in plan.inventory.budgets.items():
-        before, going = standings[key], leaving[key]
+        before, going = standing(budget, covered[key]), leaving[key]
         asking, blocked = sum(pod.asks for pod in going), tuple(pod.ref for pod in going if pod.blocked)
         violated = _violation(before, going)
         plan.budgets.append(PlannedBudget(budget, before, len(covered[key]), len(going), asking, violated, blocked))
-
-
-def _ask(leaving: Iterable[PlannedPod], api: EvictionApi) -> None:
-    for pod in leaving:
-        if pod.asks:
-            pod.verdict = api.evict(_covered(pod.facts), pod.budgets)
-        elif not pod.paused_by:
-            api.delete(_covered(pod.facts), pod.budgets)
 
 
 def _violation(before: Standing, leaving: Iterable[PlannedPod]) -> Violation | None:
@@ -261,3 +248,36 @@ def _cover(plan: Plan) -> Mapping[NamespacedName, list[CoveredPod]]:
 
 def _choosing(budgets: Iterable[Budget], facts: PodFacts) -> Iterable[Budget]:
     return (budget for budget in budgets if budget.selector is not None and chooses(budget.selector, facts.labels))
+
+
+# When they leave
+
+
+def rehearse(plan: Plan, conditions: Conditions) -> Latch | None:
+    """Note at each pod that is due when it leaves; what the eviction API answers, and for whom the pod waits, as far as
+    it comes to that. Return the latch of the breaker if it opens because of that; None: it does not.
+    """
+    for pod in plan.leaving:
+        pod.goes_at = pod.leaves_at
+    if not _needs_rehearsal(plan, conditions):
+        return None
+    api = EvictionApi({key: standing(plan.inventory.budgets[key], pods) for key, pods in _cover(plan).items()})
+    rehearsal = Rehearsal([pod for pod in plan.pods if pod.facts.pod.node_name], api, conditions, plan.now)
+    courses = rehearsal.run([facts.node for facts in plan.inventory.nodes.values()], plan.what_if)
+    for pod in plan.leaving:
+        _take(pod, courses.get(pod.ref, Course()))
+    return rehearsal.opened
+
+
+def _needs_rehearsal(plan: Plan, conditions: Conditions) -> bool:
+    if conditions.blocks or plan.ordered or plan.limited:
+        return bool(plan.leaving)
+    return any(pod.paused_by or (pod.asks and (pod.budgets or pod.server_allows is False)) for pod in plan.leaving)
+
+
+def _take(pod: PlannedPod, course: Course) -> None:
+    pod.goes_at, pod.verdict = course.leaves_at, course.verdict or pod.verdict
+    pod.deletes_at = course.leaves_at if pod.blocked else None
+    wait = course.wait
+    if wait is not None and wait.ref is not None:
+        pod.order = PlannedOrder(wait.ref, wait.tier, wait.others, course.leaves_at, wait.until)

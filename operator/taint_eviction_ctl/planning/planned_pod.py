@@ -15,14 +15,14 @@ from taint_eviction_ctl.planning.inventory import PodFacts
 class PlannedOrder(NamedTuple):
     """For whom a pod waits in the order of its node: ``ref`` and ``others`` more pods, the first of them of ``tier``.
 
-    ``leaves_at``: when it leaves if these are gone as soon as they leave; ``until``: when it leaves at the latest, but
-    for their grace periods, and for the time in which it is blocked itself.
+    ``leaves_at``: when it leaves if these are gone as soon as they leave, None: something else keeps it; ``until``:
+    when it waits no more at the latest, but for the time in which it is blocked itself.
     """
 
     ref: PodRef
     tier: Tier
     others: int
-    leaves_at: float
+    leaves_at: float | None
     until: float
 
 
@@ -43,11 +43,12 @@ class PlannedPod:
     because of which it could not be scheduled there. ``recreated_for_ever``: its DaemonSet recreates it on the tainted
     node each time.
 
-    ``handling``: how it would be evicted; None: it stays. ``deletes_at``: when it would be deleted if budgets kept
-    refusing it; None: never. ``verdict``: the arithmetic's answer for the eviction API; None: it would not be asked.
-    ``server_allows``: the API server's answer to a dry-run eviction of this pod alone, None: it was not asked;
-    ``server_answer``: the same in words. ``order``: for whom it waits; None: for no pod of an earlier tier.
-    ``holders``: what keeps it when it would leave.
+    ``handling``: how it would be evicted; None: it stays. ``goes_at``: when that happens, after all for which it waits;
+    None: it stays, or something keeps it. ``deletes_at``: the same, if budgets have refused it before. ``verdict``: the
+    arithmetic's answer for the eviction API; None: it would not be asked. ``server_allows``: the API server's answer to
+    a dry-run eviction of this pod alone, None: it was not asked; ``server_answer``: the same in words;
+    ``moves_away``: it says that the virtual machine in the pod moves away. ``order``: for whom it waits; None: for no
+    pod of an earlier tier. ``holders``: what keeps it when it would leave.
 
     ``adopted``: beside a built-in controller its countdown would be adopted; False: that controller evicts it; None:
     that controller would not evict it, or the plan does not consider it.
@@ -61,10 +62,12 @@ class PlannedPod:
     kept_from: dict[str, tuple[Taint, ...]] = field(default_factory=dict)
     recreated_for_ever: bool = False
     handling: Handling | None = None
+    goes_at: float | None = None
     deletes_at: float | None = None
     verdict: EvictionVerdict | None = None
     server_allows: bool | None = None
     server_answer: str = ""
+    moves_away: bool = False
     adopted: bool | None = None
     order: PlannedOrder | None = None
     holders: tuple[Holder, ...] = ()
@@ -80,9 +83,9 @@ class PlannedPod:
         return self.forecast.leaves_at
 
     @property
-    def in_order_at(self) -> float | None:
-        """The instant at which it would leave in the order of its node; None if it stays."""
-        return self.leaves_at if self.order is None else self.order.leaves_at
+    def shown_at(self) -> float | None:
+        """The instant that people see: when it leaves, or when it is due if something keeps it; None if it stays."""
+        return self.leaves_at if self.goes_at is None else self.goes_at
 
     @property
     def lost(self) -> bool:

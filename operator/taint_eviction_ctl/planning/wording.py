@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.events import BlockReason
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS
 from taint_eviction.core.policy import EvictionMode
@@ -83,6 +84,8 @@ def _beside(verdict: TaintVerdict) -> str:
 
 def held_by(pod: PlannedPod) -> str:
     """Return what blocks the eviction of a pod; "" if nothing does."""
+    if pod.moves_away:
+        return BlockReason.EVACUATION.text
     if pod.server_allows is False:
         return pod.server_answer
     if not pod.blocked or pod.verdict is None:
@@ -98,9 +101,9 @@ def paused(pod: PlannedPod) -> str:
 def in_order(order: PlannedOrder, plan: Plan) -> str:
     """Return for whom a pod waits, and when it leaves then."""
     others = f" and {order.others} more" if order.others else ""
-    at, until = moment(order.leaves_at, plan.now), moment(order.until, plan.now)
-    whom = f"{order.ref}{others} of an earlier tier"
-    return f"waits for {whom}: until {at} if that ends at once, and until {until} and grace periods at most"
+    until = f"until {moment(order.until, plan.now)} at most"
+    at_once = "" if order.leaves_at is None else f"until {moment(order.leaves_at, plan.now)} if that ends at once, and "
+    return f"waits for {order.ref}{others} of an earlier tier: {at_once}{until}"
 
 
 # The summary
@@ -146,7 +149,7 @@ def _later(plan: Plan, would: str) -> str:
 
 def _when(pods: Iterable[PlannedPod], plan: Plan) -> str:
     at = plan.what_if.at
-    instants = [pod.leaves_at for pod in pods if pod.leaves_at is not None]
+    instants = [pod.shown_at for pod in pods if pod.shown_at is not None]
     before = [instant for instant in instants if plan.now.at < at and instant < at]
     once = [instant for instant in instants if instant not in before and instant < at + _AT_ONCE_SECONDS]
     rest = [instant for instant in instants if instant >= at + _AT_ONCE_SECONDS]
@@ -252,9 +255,22 @@ def notes(plan: Plan) -> list[str]:
         found.append(f"{many(asking, 'pod')} with a longer hold than is granted (annotation {HOLD_ANNOTATION})")
     if any(pod.blocked and pod.server_allows is not False for pod in plan.leaving):
         found.append("of several pods that are due together, a budget may allow other ones than shown here")
+    return [*found, *_on_time(plan), *_on_lost_nodes(plan)]
+
+
+def _on_time(plan: Plan) -> Iterator[str]:
+    """Yield what the plan does not know of when pods leave."""
     if any(pod.deleted_at is not None and pod.handling.mode is _PATIENT for pod in plan.leaving if pod.handling):
-        found.append("a blocked pod is deleted once budgets have refused it for the evict timeout")
-    return found + _on_lost_nodes(plan)
+        yield "a blocked pod is deleted once budgets have refused it for the evict timeout"
+        if any(pod.deleted_at is not None and (pod.leaves_at or 0.0) < plan.now.at for pod in plan.leaving):
+            yield "how long budgets have refused overdue pods until now is not known: these may be deleted sooner"
+    if moving := sum(pod.moves_away for pod in plan.leaving):
+        yield (
+            f"KubeVirt moves the virtual machines in {many(moving, 'pod')} away and then ends the pods; refusals do not"
+            " count before --background-timeout has passed, and may be asked for up to 45 s later"
+        )
+    if plan.limited and plan.leaving:
+        yield "limits count as unused until now; of pods that are due together they may let other ones go first"
 
 
 def _on_lost_nodes(plan: Plan) -> list[str]:
