@@ -240,6 +240,7 @@ PULLING = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no su
     [
         ({"phase": "Pending", "conditions": [UNSCHEDULED]}, "two: Unschedulable: 0/1 nodes are free"),
         ({"phase": "Pending", "containerStatuses": [PULLING]}, "two: ImagePullBackOff: no such image"),
+        ({"phase": "Pending"}, "two: the kubelet of n2 says nothing of it yet"),
     ],
 )
 async def test_a_replica_that_does_not_run_is_reported_with_the_reason(
@@ -255,6 +256,7 @@ async def test_a_replica_that_does_not_run_is_reported_with_the_reason(
         "wrong",
         f"2 replicas, 1 ready, on 1 node; {said}",
     )
+    assert found["replicas"]["advice"] == "until another one runs, the loss of node n1 stops evictions"
     assert (found["answers"]["state"], found["answers"]["found"]) == ("ok", "1 replica serves status and metrics")
 
 
@@ -271,6 +273,7 @@ async def test_a_replica_on_a_lost_node_does_not_count(
         at.server.patch("nodes", "n2", {"status": {"conditions": [{"type": "Ready", "status": status}]}})
     found = (await findings(tmp_path))["replicas"]
     assert (found["state"], found["found"]) == ("wrong", f"2 replicas, 1 ready, on 1 node; two: its node n2 {said}")
+    assert found["advice"] == "until another one runs, the loss of node n1 stops evictions"
 
 
 async def test_one_replica_is_enough_for_a_dry_run(at: ClientStage, tmp_path: Path) -> None:
@@ -314,6 +317,16 @@ async def test_what_is_wrong_is_reported_with_advice(at: ClientStage, tmp_path: 
     assert "wrong     replicas             1 replica, 1 ready, on 1 node\n" in result.stdout
     assert "ok        answers              1 replica serves status and metrics\n" in result.stdout
     assert "→ the loss of that node stops evictions" in result.stdout
+
+
+async def test_a_controller_of_another_version_is_said_to_be_one(at: ClientStage, tmp_path: Path) -> None:
+    """As after a rollback: the command looks for what its own version needs."""
+    install(at)
+    for name in ("one", "two"):
+        at.server.patch("pods", name, {"metadata": {"labels": {"app.kubernetes.io/version": "0.1.0"}}}, NAMESPACE)
+    found = (await findings(tmp_path))["versions"]
+    assert found["state"] == "unchecked"
+    assert found["found"] == f"Kubernetes v1.36.2+simulation, controller 0.1.0, this command {__version__}"
 
 
 async def test_a_missing_right_is_named(at: ClientStage, tmp_path: Path) -> None:
@@ -620,6 +633,10 @@ async def test_a_lease_that_no_replica_has_written_so_is_reported_as_wrong(
     assert found["state"] == "wrong"
     assert found["found"].startswith(f"the Lease {NAMESPACE}/{NAME} ")
     assert said in found["found"]
+    # Replicas that have seen it wait for it even after it is deleted.
+    if "was renewed" not in said:
+        at_last = f"kubectl -n {NAMESPACE} delete lease {NAME}, then kubectl -n {NAMESPACE} delete pod one two"
+        assert at_last in found["advice"]
 
 
 @pytest.mark.parametrize("names", [("LEASE_NAME", "LEASE_NAMESPACE"), ("STATE_NAME", "STATE_NAMESPACE")])
@@ -845,7 +862,8 @@ async def test_the_lease_is_named_after_the_account_where_the_manifests_say_so(a
     add_replica(at, "one", "n1", __version__, "--leader-elect-resource-name=$(TAINT_EVICTION_LEASE_NAME)")
     [pod] = at.server.list("pods")
     pod["spec"]["serviceAccountName"] = "prefix-" + NAME
-    account = {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}
+    # The API server adds the version.
+    account = {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.serviceAccountName"}}
     pod["spec"]["containers"][0]["env"] = [{"name": "TAINT_EVICTION_LEASE_NAME", "valueFrom": account}]
     at.server.update("pods", pod)
     assert (await findings(tmp_path))["leader"]["found"] == f"nobody holds the Lease {NAMESPACE}/prefix-{NAME}"

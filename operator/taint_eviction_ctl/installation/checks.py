@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
+from taint_eviction import __version__
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.sentences import bracketed
@@ -192,6 +193,10 @@ class Installation:
         if len(versions) > 1:
             advice = "a rollout is under way or stuck: kubectl rollout status"
             return [CheckResult("versions", State.WRONG, f"replicas of versions {' and '.join(versions)}", advice)]
+        if versions not in ([], ["unknown"], [__version__]):
+            advice = "this checks what its own version needs; use the command of the controller's version"
+            found = f"{said}, controller {versions[0]}, this command {__version__}"
+            return [CheckResult("versions", State.UNCHECKED, found, advice)]
         none = "unknown" if unread else "not running"
         return [CheckResult("versions", State.FINE, f"{said}, controller {' '.join(versions) or none}")]
 
@@ -230,6 +235,9 @@ class Installation:
             return [CheckResult("replicas", State.FINE, f"{said}; a dry run needs no second one")]
         if len(await self._list("nodes", ApiRequest("list", "nodes", query={"limit": 2})) or ()) == 1:
             return [CheckResult("replicas", State.FINE, f"{said}; the cluster has one node")]
+        if len(ready) < len(replicas):
+            advice = f"until another one runs, the loss of node {min(nodes)} stops evictions"
+            return [CheckResult("replicas", State.WRONG, said, advice)]
         advice = "the loss of that node stops evictions; run two replicas on two nodes, as manifests/base does"
         return [CheckResult("replicas", State.WRONG, said, advice)]
 
@@ -239,7 +247,7 @@ class Installation:
         if beside.runs:
             advice = "another installation evicts, or a process whose pods have other labels: see below"
             return CheckResult("replicas", State.UNCHECKED, said, advice)
-        install = "to install: manifests/base (a static pod's labels are the same)"
+        install = "to install: docs/install/index.md"
         if isinstance(beside.manager, _Manager) and beside.manager.active:
             advice = f"the built-in controller evicts, which is right without this one; {install}"
             return CheckResult("replicas", State.UNCHECKED, f"{said}: not installed there", advice)
@@ -342,10 +350,12 @@ class Installation:
         """Return whether the holder of a Lease that is renewed leads."""
         what = f"the Lease {self._lease}"
         if (stolen := self._stolen(spec, replicas, silent)) is not None:
+            at, pods = f"kubectl -n {self._lease.namespace}", " ".join(replica.name for replica in replicas)
             advice = (
                 "no replica leads while it lasts. Look again in a minute: the holder may be a replica that has just"
-                " ended. Else see who wrote it (kubectl get --show-managed-fields), and delete it:"
-                f" kubectl -n {self._lease.namespace} delete lease {self._lease.name}"
+                f" ended. Else see who wrote it (kubectl get --show-managed-fields), and start anew: {at} delete lease"
+                f" {self._lease.name}, then {at} delete pod {pods}, since replicas that have seen it wait for up to an"
+                " hour"
             )
             return CheckResult("leader", State.WRONG, f"{what} {stolen}", advice)
         holder = str(spec["holderIdentity"])

@@ -18,7 +18,7 @@ CONTROLLER = "taint-eviction-controller"
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _LEASE_FLAG = "leader-elect-resource"
 # The manifests name the Lease after the account.
-_ACCOUNT = {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}
+_ACCOUNT = "spec.serviceAccountName"
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 # The scheduler's message names each reason with its number of nodes.
 _MAX_SAID = 300
@@ -106,10 +106,16 @@ def _environment(spec: Json) -> dict[str, str]:
     account = as_text(spec.get("serviceAccountName"), "spec.serviceAccountName")
     return {
         as_text(entry.get("name"), "env.name"): account
-        if entry.get("valueFrom") == _ACCOUNT
+        if _field(entry) == _ACCOUNT
         else as_text(entry.get("value"), "env.value")
         for entry in entries
     }
+
+
+def _field(entry: Json) -> str:
+    """Return the field of the pod that a variable is set to; "" if it is set to none."""
+    field = as_object(as_object(entry.get("valueFrom"), "env.valueFrom").get("fieldRef"), "env.valueFrom.fieldRef")
+    return as_text(field.get("fieldPath"), "fieldPath")
 
 
 def _expanded(word: str, environment: Mapping[str, str]) -> str:
@@ -142,7 +148,7 @@ def _replica(pod: Json, metadata: Json) -> Replica:
         name,
         as_text(spec.get("nodeName"), "spec.nodeName"),
         any((condition.get("type"), condition.get("status")) == ("Ready", "True") for condition in conditions),
-        _waits(status, conditions),
+        _waits(status, conditions, as_text(spec.get("nodeName"), "spec.nodeName")),
         as_text(labels.get("app.kubernetes.io/version"), "its version") or "unknown",
         f"system:serviceaccount:{namespace}:{account}" if account else CONTROLLER,
         dry_run,
@@ -159,7 +165,7 @@ def _replica(pod: Json, metadata: Json) -> Replica:
     )
 
 
-def _waits(status: Json, conditions: Sequence[Json]) -> str:
+def _waits(status: Json, conditions: Sequence[Json], node: str) -> str:
     """Return why the container of a pod does not run; "" if it runs, or nobody says."""
     for condition in conditions:
         if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
@@ -168,6 +174,8 @@ def _waits(status: Json, conditions: Sequence[Json]) -> str:
         state = as_object(as_object(container, "status.containerStatuses[]").get("state"), "state")
         if waiting := as_object(state.get("waiting"), "state.waiting"):
             return _said(waiting, "state.waiting") or "its container waits"
+    if status.get("phase") == "Pending" and not status.get("containerStatuses"):
+        return f"the kubelet of {node} says nothing of it yet" if node else "nobody has bound it to a node yet"
     return ""
 
 
