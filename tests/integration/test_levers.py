@@ -84,7 +84,7 @@ async def test_a_resume_without_a_terminal_counts_the_pods_and_needs_yes(levers:
     where, leader, going, refused = said.complaints.splitlines()
     assert levers.server.url in where
     assert 'context "' in where
-    assert f"leader: {socket.gethostname()}_" in leader
+    assert f"leader: {socket.gethostname()} (Lease " in leader
     assert going == (
         "taint-eviction: 4 pods leave now from 2 nodes, 1 stays held; 1 budget would be violated (default/db)"
     )

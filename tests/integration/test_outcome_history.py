@@ -223,6 +223,30 @@ async def test_outcomes_outlive_a_rollout(tmp_path: Path) -> None:
             assert status["evictedLately"]["total"] == 1
 
 
+async def test_a_pod_that_is_terminating_still_says_after_a_rollout_why_it_was_evicted(tmp_path: Path) -> None:
+    """The new leader knows only that it is being deleted; what is remembered says the rest."""
+    async with cluster(tmp_path, "n1") as (server, port, flags):
+        server.kubelets.finish_after_seconds = 60.0
+        async with replica(server, REAL, "127.0.0.1", port) as before:
+            await until(before.application.gate.may_act)
+            server.taint("n1", KEY)
+            add_pod(server, "stuck", "n1")
+            await until(lambda: before.metric("pod_deletions_total"))
+        server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
+        async with replica(server, REAL, "127.0.0.2", port) as after:
+
+            async def restored() -> bool:
+                return len(await listed("--server", f"http://{after.listen}")) == 1
+
+            await until(restored)
+            await after.watching_pods_of("n1")
+            said = await invoked("explain", "default/stuck", *flags)
+            assert said.out.startswith("default/stuck was evicted from node n1 at 20")
+            assert f"because   taint {KEY}:NoExecute is not tolerated" in said.out
+            assert "it has been Terminating for " in said.out
+            assert "told by   at-127-0-0-1\n" in said.out
+
+
 async def test_a_dry_run_keeps_outcomes_of_its_own(tmp_path: Path) -> None:
     """Beside the Lease that it is told to use; without one it leaves nothing behind."""
     async with cluster(tmp_path, "n1") as (server, port, _):

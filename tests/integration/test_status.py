@@ -114,7 +114,7 @@ async def test_status_shows_the_state_of_the_leader(cluster: LedCluster) -> None
     said = await invoked("status", *cluster.flags)
     assert (said.code, said.complaints) == (0, "")
     lines = said.out.splitlines()
-    assert lines[0].startswith(f"{socket.gethostname()}_")
+    assert lines[0].startswith(f"{socket.gethostname()} leads by Lease ")
     assert " leads by Lease kube-system/taint-eviction-controller: ready, mode evict, version " in lines[0]
     assert lines[1] == "4 pods pending on 3 tainted nodes: 1 blocked, 1 held, 2 waiting"
     assert "evictions of node n2 are paused (since 2026-01-01 00:00:00 UTC: disk swap)" in lines

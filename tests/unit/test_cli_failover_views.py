@@ -66,15 +66,30 @@ def test_a_pod_that_could_not_be_read_has_a_line() -> None:
 
 def test_a_step_for_many_pods_is_shown_once_and_many_steps_are_cut() -> None:
     """The steps that are left out are counted."""
-    same = stuck_lines({"pods": [held(step()), held(step(), name="db-1")], "unchecked": []})
+    same = stuck_lines({"pods": [held(step()), held(step(), name="db-1")], "outOfServiceNodes": [], "unchecked": []})
     assert [line for line in same if "step" in line] == ["    next: step 1"]
     pods = [held(step(number), name=f"db-{number}") for number in range(9)]
-    lines = stuck_lines({"pods": pods, "unchecked": ["Nodes: you may not list them"]})
+    lines = stuck_lines({"pods": pods, "outOfServiceNodes": [], "unchecked": ["Nodes: you may not list them"]})
     assert sum("next: " in line for line in lines) == failover_views._MAX_STEPS
     assert lines[-2:] == [
         "  … and 4 other first steps; see explain NAMESPACE/POD",
         "  not checked: Nodes: you may not list them",
     ]
+
+
+def test_the_last_step_is_to_remove_the_taint() -> None:
+    """It is named where nothing is stuck any more; for other nodes the first steps say it."""
+    command = "kubectl taint nodes n1 node.kubernetes.io/out-of-service-"
+    lines = stuck_lines({"pods": [], "outOfServiceNodes": ["n1"], "unchecked": []})
+    assert [click.unstyle(line) for line in lines] == [
+        "no pod is stuck Terminating",
+        "",
+        "n1 has the taint node.kubernetes.io/out-of-service: once the machine works again, remove the taint; until then"
+        " it keeps pods away",
+        f"  {command}",
+    ]
+    stuck = stuck_lines({"pods": [held(step())], "outOfServiceNodes": ["n1"], "unchecked": []})
+    assert not any(command in line for line in stuck)
 
 
 def test_the_line_of_the_status_names_the_nodes_with_most_pods() -> None:

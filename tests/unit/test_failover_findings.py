@@ -95,7 +95,7 @@ def test_a_silent_kubelet_is_told_by_its_lease_and_the_condition() -> None:
         f"the kubelet of n1 is silent: it last renewed its Lease 6 m 40 s ago, at {format_utc(NOW - 400)};"
         f" its condition Ready is Unknown since {format_utc(NOW - 400)} (Kubelet stopped posting node status.)"
     )
-    assert "confirm that its machine is off" in found.next
+    assert "that its machine is off" in found.next
     assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     assert found.next.endswith(f"then, once n1 is back, remove the taint (kubectl taint nodes n1 {OUT_OF_SERVICE}-)")
 

@@ -153,6 +153,13 @@ def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
     ]
 
 
+def test_a_pod_that_is_being_deleted_does_not_stay() -> None:
+    """Somebody has deleted it, so it leaves."""
+    on = stage()
+    on.sees(node(taint()), pod(terminating=True))
+    assert lines(on)[0] == "shop/web-0 leaves node n1: it is being deleted already"
+
+
 def test_taints_that_do_not_decide_come_after_the_one_that_does() -> None:
     """Each taint has its own toleration and deadline."""
     on = one(tolerates(600), tolerates(300, "k2"), taints=(taint(), taint("k2")))

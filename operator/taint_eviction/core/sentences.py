@@ -1,5 +1,6 @@
 """Sentences that logs, tables, pictures and documents have in common."""
 
+import re
 from collections.abc import Callable
 
 from taint_eviction.core.control_state import Latch, Pause
@@ -17,6 +18,9 @@ STARTS_NO_EVICTION = (
     f"the taint {OUT_OF_SERVICE} with another effect than NoExecute starts no eviction; while the node is not ready,"
     " the pod garbage collector force-deletes its pods that are terminating already"
 )
+
+# What a process puts behind the name of its host.
+_RANDOM_PART = re.compile(r"_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 _SEEN = {
     TimeSource.FIRST_SIGHT.value: "first seen then",
@@ -38,6 +42,11 @@ def tolerated(
     return f"{taint} is tolerated {'by default ' if by_default else ''}by [{toleration}]{most}"
 
 
+def replica_name(identity: str) -> str:
+    """Return the name of a process for people: its pod or host, without the random part that makes it unique."""
+    return _RANDOM_PART.sub("", identity)
+
+
 def began(instant: str, source: str) -> str:
     """Return when a taint or a binding began; ``source``: the value of the ``TimeSource`` that says so."""
     return f"{instant} ({_SEEN.get(source, source)})"
@@ -49,7 +58,7 @@ def bracketed(order: Latch | Pause, text: Callable[[float | None], str | None]) 
     ``text`` writes seconds since the epoch, and returns None where they are not known.
     """
     if isinstance(order, Latch):
-        since, until, by, why = text(order.since_epoch), None, order.controller, order.cause
+        since, until, by, why = text(order.since_epoch), None, replica_name(order.controller), order.cause
     else:
         since, until, by, why = text(order.since_epoch), text(order.until_epoch), order.by, order.reason
     told = filter(None, (since and f"since {since}", until and f"until {until}", by and f"by {by}"))

@@ -7,11 +7,14 @@ one does that (``compare``).
 
 from collections.abc import Iterable, Iterator
 
-from taint_eviction.core.built_in import SAME_SECONDS
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction_ctl.cli.asking import Document
 from taint_eviction_ctl.planning.wording import span, utc
+
+# Both act at the same time, if no more than this lies between: with a breaker, a pod that is due waits for a moment, in
+# case many nodes are being tainted.
+_SAME_SECONDS = 5.0
 
 # The pod is still there.
 _KEPT = ("blocked", "refused")
@@ -33,7 +36,7 @@ def seconds_earlier(each: Document) -> float | None:
 def _kind(seconds: float | None) -> str:
     if seconds is None:
         return "not known"
-    if abs(seconds) <= SAME_SECONDS:
+    if abs(seconds) <= _SAME_SECONDS:
         return "same"
     return "earlier" if seconds > 0 else "later"
 
@@ -55,7 +58,7 @@ def built_in_text(each: Document) -> str:
     at = f"at {utc(each['builtInAt'])}"
     if each["outcome"] in _KEPT:
         said = f"would have tried it {at}"
-    elif abs(seconds) <= SAME_SECONDS:
+    elif abs(seconds) <= _SAME_SECONDS:
         said = f"would have evicted it {at}, the same time"
     elif seconds > 0:
         said = f"would have evicted it {span(seconds)} earlier, {at}"
@@ -66,8 +69,8 @@ def built_in_text(each: Document) -> str:
 
 
 def _reasons(each: Document, seconds: float) -> Iterator[str]:
-    late = each["lateSeconds"] > SAME_SECONDS
-    if seconds > SAME_SECONDS:
+    late = each["lateSeconds"] > _SAME_SECONDS
+    if seconds > _SAME_SECONDS:
         if each["heldSeconds"]:
             yield "it does not know the hold of the pod's owner"
         if each["byDefault"]:
@@ -76,7 +79,7 @@ def _reasons(each: Document, seconds: float) -> Iterator[str]:
             yield f"{_NO_GUARDS}; here the pod waited {span(each['lateSeconds'])} past its deadline"
         elif not (each["heldSeconds"] or each["byDefault"]):
             yield _NEVER_MOVED
-    elif seconds < -SAME_SECONDS:
+    elif seconds < -_SAME_SECONDS:
         ceiling = each["ceiling"]
         if ceiling is None:
             yield _NEVER_MOVED

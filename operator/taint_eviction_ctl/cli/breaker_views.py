@@ -5,11 +5,14 @@ from typing import Any
 
 import click
 
+from taint_eviction.core.sentences import replica_name
 from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines
 from taint_eviction_ctl.planning.wording import many, utc
 
 _MAX_ROWS = 40
 _MORE = "; see taint-eviction breaker"
+# The runbook has the same order.
+_IN_STEPS = "to let pods go in steps: taint-eviction pause, then breaker reset, then resume --only node/NAME …"
 _HEADER = ("NODE", "TAINT", "PODS", "HELD", "LEAVE AFTER A RESET")
 _ZONE_HEADER = ("ZONE", "NODES", "TAINTED", "NOT READY", "LOST", "SHARE", "OPENS ABOVE", "LOST NODES")
 _ZONE_COUNTS = ("notReady", "newlyNotReady", "newlyTainted", "counted")
@@ -39,7 +42,7 @@ def breaker_document(document: Mapping[str, Any], released: Mapping[str, Any]) -
 def breaker_lines(document: Mapping[str, Any], released: Mapping[str, Any]) -> list[str]:
     """Return the lines: open or not, why, counts against thresholds, and how many pods each node would lose."""
     breaker, losses = document["breaker"], _losses(document, released)
-    lines = [_whole(breaker), *criteria_lines(breaker)]
+    lines = [_whole(breaker), *criteria_lines(breaker), *([_IN_STEPS] if breaker["open"] else [])]
     if breaker["enabled"]:
         lines += ["it opens at", *(f"  {condition}" for condition in breaker["opensAt"])]
     lines += zone_lines(breaker)
@@ -60,7 +63,7 @@ def _whole(breaker: Mapping[str, Any]) -> str:
     """Return the line of a status without the advice to look here; of an open breaker with all that is known of it."""
     line = breaker_line({**breaker, "criteria": ()}).removesuffix(_MORE)
     # A controller of an earlier version does not say who opened it.
-    by = breaker["open"] and breaker.get("by")
+    by = breaker["open"] and replica_name(breaker.get("by") or "")
     since = _since(breaker)
     return line.replace(since, f"{since}, by {by}") if by and since else line
 

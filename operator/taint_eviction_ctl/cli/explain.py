@@ -11,8 +11,9 @@ import click
 from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import visible
+from taint_eviction.core.decision import StayReason
 from taint_eviction.core.objects import NOT_READY, NamespacedName
-from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began, tolerated
+from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began, replica_name, tolerated
 from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
@@ -92,7 +93,7 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
         # Reads from another cluster than the replica's would explain another pod.
         failover = unread_document(_ANOTHER_CLUSTER)
     known = document.get("known", True)
-    past = [each for each in past if not known or each["uid"] != document.get("uid")]
+    past = [each for each in past if not known or _ends(document) or each["uid"] != document.get("uid")]
     if not known and not past and not failover["terminating"]:
         document = await _found_elsewhere(document, pod, failover, flags)
     if flags["output"] != "table":
@@ -107,6 +108,11 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
     _end(document, past, failover)
 
 
+def _ends(document: Document) -> bool:
+    """Return whether the pod is being deleted already."""
+    return bool(document.get("staysBecause") == StayReason.TERMINATING.value)
+
+
 def _end(document: Document, past: list[Document], failover: Document) -> None:
     """End with 1 for a pod of which nothing is known."""
     if not (document.get("known", True) or past or failover["terminating"] or document.get("stays")):
@@ -115,7 +121,11 @@ def _end(document: Document, past: list[Document], failover: Document) -> None:
 
 def _lines(document: Document, past: list[Document], failover: Document) -> list[str]:
     if document.get("known", True):
-        return [*put(explanation_lines, document), *put(partial(earlier_lines, past), document)]
+        # Of a pod that is Terminating a new leader knows only what is remembered.
+        own = [each for each in past if each["uid"] == document.get("uid")]
+        earlier = [each for each in past if each["uid"] != document.get("uid")]
+        now = put(partial(past_lines, own), document) if own else put(explanation_lines, document)
+        return [*now, *put(partial(earlier_lines, earlier), document)]
     if past:
         return [*put(partial(past_lines, past), document), *_bearer(past, failover)]
     return put(explanation_lines, document)
@@ -194,6 +204,8 @@ Fact = tuple[str, str]
 def _outcome(document: Document) -> str:
     node = f"node {document['node']}"
     match document["outcome"]:
+        case "stays" if _ends(document):
+            return f"leaves {node}: {document['staysBecause']}"
         case "stays":
             return f"stays on {node}: {document['staysBecause']}"
         case "deleted" if document["dryRun"]:
@@ -305,8 +317,8 @@ def _again(document: Document) -> Iterator[Fact]:
 def _doubts(document: Document) -> Iterator[Fact]:
     """Yield the reasons why the answer may not be reliable."""
     if not document["ready"]:
-        yield "careful", f"{document['identity']} is not ready: {document['notReadyBecause']}"
+        yield "careful", f"{replica_name(document['identity'])} is not ready: {document['notReadyBecause']}"
     if not document["leading"]:
-        yield "careful", f"{document['identity']}, which answered, does not lead: it evicts nothing"
+        yield "careful", f"{replica_name(document['identity'])}, which answered, does not lead: it evicts nothing"
     elif document["dryRun"]:
-        yield "careful", f"{document['identity']} is a dry run: it evicts nothing"
+        yield "careful", f"{replica_name(document['identity'])} is a dry run: it evicts nothing"

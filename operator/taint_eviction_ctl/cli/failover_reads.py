@@ -92,7 +92,7 @@ def show_stuck(namespace: str, output: str, flags: Mapping[str, Any]) -> None:
 async def _stuck(namespace: str, flags: Mapping[str, Any]) -> Document:
     async with _reading(flags) as reader:
         cases = await reader.read_stuck(namespace)
-        return stuck_document(cases, reader.unchecked, reader.now())
+        return stuck_document(cases, reader.out_of_service, reader.unchecked, reader.now())
 
 
 def _why(error: CallFailed, kind: str, verb: str) -> str:

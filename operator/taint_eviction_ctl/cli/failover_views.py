@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction_ctl.cli.tables import table_lines
 from taint_eviction_ctl.failover.cluster import Terminating
+from taint_eviction_ctl.failover.wording import remove_out_of_service
 from taint_eviction_ctl.planning.wording import many, span, utc
 
 _HEADER = ("SINCE", "POD", "CAUSES")
@@ -39,14 +41,25 @@ def stuck_lines(document: Mapping[str, Any]) -> list[str]:
     """Return lines on the pods that are stuck, by node."""
     pods = document["pods"]
     if not pods:
-        return ["no pod is stuck Terminating", *_not_checked(document["unchecked"])]
+        return ["no pod is stuck Terminating", *_left_tainted(document), *_not_checked(document["unchecked"])]
     by_node = [(node, list(held)) for node, held in groupby(pods, key=lambda pod: pod["node"])]
     lines = [click.style(f"{many(len(pods), 'pod')} stuck Terminating on {many(len(by_node), 'node')}", bold=True)]
     for node, held in by_node:
         lines += ["", click.style(f"{node or 'no node'}: {many(len(held), 'pod')}", bold=True)]
         rows = [(span(pod["terminatingSeconds"] or 0), _pod(pod), _causes(pod["findings"])) for pod in held]
         lines += [*table_lines(_HEADER, rows), *_first_steps(held)]
-    return [*lines, *_not_checked(document["unchecked"])]
+    return [*lines, *_left_tainted(document), *_not_checked(document["unchecked"])]
+
+
+def _left_tainted(document: Mapping[str, Any]) -> list[str]:
+    """Return the last step for nodes with the taint out-of-service on which no pod is stuck (any more)."""
+    stuck = {pod["node"] for pod in document["pods"]}
+    lines = []
+    for node in (node for node in document["outOfServiceNodes"] if node not in stuck):
+        said = f"{node} has the taint {OUT_OF_SERVICE}: once the machine works again, remove the taint; until then it"
+        command = click.style(remove_out_of_service(node), fg="cyan")
+        lines += ["", *_wrapped(f"{said} keeps pods away", "", "  "), f"  {command}"]
+    return lines
 
 
 def terminating_line(found: Terminating) -> str:

@@ -11,7 +11,7 @@ import click
 from taint_eviction.cli.connection import flag
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.core.sentences import began, replica_name, tolerated
 from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
@@ -26,7 +26,7 @@ from taint_eviction_ctl.cli.history_sources import reading_cluster
 from taint_eviction_ctl.cli.near_pods import own_namespace
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_ctl.cli.tables import table_lines
-from taint_eviction_ctl.cli.values import PastTime, one_object
+from taint_eviction_ctl.cli.values import DAY_SECONDS, PastTime, TimeOfDay, one_object
 from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
 from taint_eviction_ctl.picture.scene import Picture
 from taint_eviction_ctl.planning.wording import span, utc
@@ -115,7 +115,7 @@ async def show_outcomes(
         query["pod"] = f"{flags['namespace'] or await own_namespace(flags)}{query['pod']}"
     if bounds:
         now = await _now(flags, asking)
-        epochs = {name: at(now) for name, at in bounds.items()}
+        epochs = epochs_of(bounds, now)
         query |= {name: format_rfc3339(epoch) for name, epoch in epochs.items()}
         if epochs.get("since", 0.0) > epochs.get("until", math.inf):
             raise click.UsageError(f"until {utc(str(query['until']))} is before since {utc(str(query['since']))}")
@@ -136,6 +136,17 @@ async def show_outcomes(
         document = {"outcomes": found.outcomes, "sources": source_documents(found), **asked}
         click.echo("\n".join(put(history_lines, document)))
     return found
+
+
+def epochs_of(bounds: Mapping[str, Callable[[float], float]], now: float) -> dict[str, float]:
+    """Return since and until in seconds since the epoch.
+
+    A time of day until which outcomes are asked for is the first one after ``since``, which may be still to come.
+    """
+    epochs = {name: at(now) for name, at in bounds.items()}
+    if epochs.get("since", 0.0) > epochs.get("until", math.inf) and isinstance(bounds["until"], TimeOfDay):
+        epochs["until"] += DAY_SECONDS
+    return epochs
 
 
 async def _now(flags: Mapping[str, Any], asking: Ask) -> float:
@@ -176,7 +187,7 @@ def source_lines(document: Document) -> list[str]:
 
 def _in_words(name: str) -> str:
     head, comma, written = name.partition(", written ")
-    return f"{head}{comma}{utc(written)}" if comma else head
+    return f"{head}{comma}{utc(written)}" if comma else replica_name(head)
 
 
 def _asked(query: Mapping[str, str | int], found: Remembered) -> str:
@@ -239,7 +250,11 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
         lines.append(f"{click.style(pod, bold=True)} {_became(each)}{_from(each)} {when}{lateness}")
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
         facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
-        facts += [("answer", each["answer"]), ("built-in", built_in_text(each)), ("told by", each["toldBy"])]
+        facts += [
+            ("answer", each["answer"]),
+            ("built-in", built_in_text(each)),
+            ("told by", replica_name(each["toldBy"])),
+        ]
         lines += [f"  {click.style(label.ljust(9), dim=True)} {fact}" for label, fact in facts if fact]
     return lines
 

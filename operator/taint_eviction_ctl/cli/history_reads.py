@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from taint_eviction.core.sentences import replica_name
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import (
@@ -62,7 +63,7 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
             identity, dry_run = str(head["identity"]), head["dryRun"] is True
             if not flags["server"] and not _is_asked_for(head, name):
                 what = "is a dry run" if dry_run else "belongs to another Lease"
-                found.unanswered.append(f"{identity} {what}: --lease-name or --server asks it")
+                found.unanswered.append(f"{replica_name(identity)} {what}: --lease-name or --server asks it")
                 continue
             found.answered.append(identity)
             # A controller of another version may not say it.

@@ -15,6 +15,7 @@ from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Release
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.sentences import replica_name
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.kube.lease import KubernetesLease
 from taint_eviction.kube.release_query import release_text
@@ -70,9 +71,9 @@ async def tell_leader(on: Reached, flags: Mapping[str, Any]) -> None:
         return
     silent = on.clock.now().server_epoch - record.renewed_epoch
     if record.duration_seconds and silent > record.duration_seconds + 1:
-        complain(f"warning: {record.holder} led ({lease}), but has not renewed that for {silent:.0f} s")
+        complain(f"warning: {replica_name(record.holder)} led ({lease}), but has not renewed that for {silent:.0f} s")
     else:
-        complain(f"leader: {record.holder} ({lease})")
+        complain(f"leader: {replica_name(record.holder)} ({lease})")
 
 
 async def count_going(on: Reached, flags: Mapping[str, Any], standing: ControlState, release: Release) -> Going | str:

@@ -9,7 +9,7 @@ import click
 
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.control_state import selector_scope
-from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
+from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, replica_name, tolerated
 from taint_eviction.reporting.status_document import ceiling_in
 from taint_eviction_ctl.cli.breaker_views import breaker_line, criteria_lines
 from taint_eviction_ctl.cli.control_state import MAX_NAMES, some
@@ -51,7 +51,7 @@ def head_lines(document: Mapping[str, Any], width: int | None = None, clock: str
     """Return who leads, how many pods are to be evicted, and what holds them; ``clock`` comes first, if given."""
     before = f"{click.style(clock, dim=True)}  " if clock else ""
     who = _who(document, None if width is None else width - len(click.unstyle(before)))
-    lines = [before + who, _what(document)]
+    lines = [before + who, _what(document, width)]
     if not document["ready"]:
         lines.append(bad(f"not ready: {document['notReadyBecause']}"))
     # A controller of another version may have none.
@@ -113,10 +113,11 @@ def _who(document: Mapping[str, Any], width: int | None) -> str:
     if document["leading"]:
         does, by = " leads", "" if lease is None else f" by Lease {lease['namespace']}/{lease['name']}"
     else:
-        holder = f"{lease['holder']} does" if lease is not None and lease["holder"] else "no leader is known"
+        holder = (
+            f"{replica_name(lease['holder'])} does" if lease is not None and lease["holder"] else "no leader is known"
+        )
         does, by = f" does {bad('not')} lead, {holder}", ""
-    version = f", version {document['version']}"
-    name, version = document["identity"], f", version {document['version']}"
+    name, version = replica_name(document["identity"]), f", version {document['version']}"
     said = [(name, by, version), (name, "", version), (name, "", "")]
     said += [] if width is None else [(_short(name, width, part), "", "") for part in (2, 3, 4)]
     lines = [f"{bold(name)}{does}{by}: {', '.join(facts)}{version}" for name, by, version in said]
@@ -129,11 +130,14 @@ def _on_lost_nodes(policy: Mapping[str, Any]) -> str:
     return " (a DELETE on lost nodes)" if ignored else ""
 
 
-def _what(document: Mapping[str, Any]) -> str:
+def _what(document: Mapping[str, Any], width: int | None) -> str:
+    """Return how many pods are to be evicted, and, where there is room, how many were lately."""
     counts = document["counts"]
     states = ", ".join(f"{count} {_STATES.get(state, state)}" for state, count in counts.items() if count)
     head = f"{many(document['pendingTotal'], 'pod')} pending on {many(document['taintedNodes'], 'tainted node')}"
-    return head + (f": {states}" if states else "") + _lately(document)
+    line = head + (f": {states}" if states else "")
+    lately = _lately(document)
+    return line + lately if width is None or len(line + lately) <= width else line
 
 
 def _lately(document: Mapping[str, Any]) -> str:

@@ -1,13 +1,15 @@
 """The types of what names a pod, a node, a replica or an instant."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from taint_eviction.cli.values import Seconds
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.files.kubernetes_times import parse_rfc3339
+
+DAY_SECONDS = 86_400.0
 
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
 _PAST_FORMS = "a duration (5m), a time of day in UTC (03:12), or a time (2030-01-31T14:00:00Z)"
@@ -56,6 +58,16 @@ def one_object(context: click.Context, argument: click.Parameter, words: tuple[s
     return PodOrNode().convert("/".join(words), argument, context) if words else None
 
 
+class TimeOfDay(NamedTuple):
+    """The last time at which the day in UTC had so many seconds; a function of now, in seconds since the epoch."""
+
+    seconds: int
+
+    def __call__(self, now: float) -> float:
+        """Return the instant."""
+        return now - (now - self.seconds) % DAY_SECONDS
+
+
 class PastTime(click.ParamType[Any]):
     """An instant in the past: seconds before now (float), a time of day in UTC, or seconds since the epoch.
 
@@ -74,7 +86,7 @@ class PastTime(click.ParamType[Any]):
             if hours > 23 or minutes > 59 or seconds > 59:
                 self.fail(f"{text!r} is no time of day", param, ctx)
             of_day = 3600 * hours + 60 * minutes + seconds
-            return lambda now: now - (now - of_day) % 86_400
+            return TimeOfDay(of_day)
         epoch = parse_rfc3339(text)
         if epoch is not None:
             return lambda _now: epoch

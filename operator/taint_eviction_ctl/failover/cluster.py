@@ -65,6 +65,8 @@ class FailoverReader:
     now: Callable[[], float]
     where: str
     unchecked: list[str] = field(default_factory=list)
+    # The nodes with the taint out-of-service, once all pods that are stuck were read.
+    out_of_service: list[str] = field(default_factory=list)
 
     # One pod
 
@@ -96,6 +98,7 @@ class FailoverReader:
         """Find the pods of a namespace ("": of all) that are stuck; raise ``CallFailed`` if pods cannot be listed."""
         nodes = await self._list("Nodes", ApiRequest("list", "nodes"), read_node_object, _MAX_NODES)
         known = None if self.unchecked else {node.name: node for node in nodes}
+        self.out_of_service = [node.name for node in nodes if node.out_of_service]
         # Pods on nodes that are not Ready come first, however many pods there are.
         dead = [node.name for node in nodes if not node.is_ready][:MAX_DEAD_NODES]
         on_dead = await _each(dead, lambda name: self._pods(namespace, f"spec.nodeName={name}", None))

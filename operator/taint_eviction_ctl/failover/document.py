@@ -34,14 +34,20 @@ def unread_document(why: str) -> JsonObject:
     return {**free_document(None), "terminating": None, "unchecked": [why]}
 
 
-def stuck_document(cases: Sequence[FailoverCase], unchecked: Sequence[str], now_epoch: float) -> JsonObject:
-    """Return the pods that are stuck, by node, and on each node the longest wait first."""
+def stuck_document(
+    cases: Sequence[FailoverCase], out_of_service: Sequence[str], unchecked: Sequence[str], now_epoch: float
+) -> JsonObject:
+    """Return the pods that are stuck, by node, and on each node the longest wait first.
+
+    ``out_of_service``: the nodes with that taint, which a person has to remove in the end.
+    """
     ordered = sorted(cases, key=lambda case: (case.pod.node, case.pod.asked_epoch or 0.0, case.pod.name))
     return {
         "apiVersion": API_VERSION,
         "kind": "StuckPods",
         "now": format_rfc3339(now_epoch),
         "pods": [{"namespace": case.pod.namespace, "name": case.pod.name, **held_document(case)} for case in ordered],
+        "outOfServiceNodes": sorted(out_of_service),
         "unchecked": list(unchecked),
     }
 

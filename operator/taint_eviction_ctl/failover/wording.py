@@ -76,8 +76,8 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
         text += f"; the cloud provider says that its machine is shut down (taint {SHUT_DOWN})"
         first = "unless somebody is starting it again, run this"
     else:
-        first = "or confirm that its machine is off (not only out of reach: a pod that still runs would run twice), and"
-        first += " only then run this"
+        first = "or confirm with the cloud, the hypervisor or its BMC that its machine is off (not only out of reach: a"
+        first += " pod that still runs would run twice), and only then run this"
     return Finding(
         Cause.KUBELET_SILENT,
         text,
@@ -98,8 +98,13 @@ def may_still_run(node: NodeObject, lease: NodeLease | None, now_epoch: float) -
     return Finding(Cause.KUBELET_SILENT, text, does, _command("kubectl", "describe", "node", node.name))
 
 
+def remove_out_of_service(node_name: str) -> str:
+    """Return the command that removes the taint."""
+    return _command("kubectl", "taint", "nodes", node_name, f"{OUT_OF_SERVICE}-")
+
+
 def _remove_taint(node: NodeObject) -> str:
-    undone = _command("kubectl", "taint", "nodes", node.name, f"{OUT_OF_SERVICE}-")
+    undone = remove_out_of_service(node.name)
     return f"then, once {node.name} is back, remove the taint ({undone})"
 
 
@@ -136,7 +141,7 @@ def out_of_service_but_ready(node: NodeObject) -> Finding:
         f"node {node.name} has the taint {OUT_OF_SERVICE}:{node.out_of_service[0]}, but is Ready: PodGC force-deletes"
         " nothing there while it is",
         "if the machine is back for good, remove the taint",
-        _command("kubectl", "taint", "nodes", node.name, f"{OUT_OF_SERVICE}-"),
+        remove_out_of_service(node.name),
     )
 
 

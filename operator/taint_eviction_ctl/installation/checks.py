@@ -13,7 +13,7 @@ from urllib.parse import quote
 from taint_eviction import __version__
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
-from taint_eviction.core.sentences import bracketed
+from taint_eviction.core.sentences import bracketed, replica_name
 from taint_eviction.core.text import one_line
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.kube.answers import Outcome
@@ -364,7 +364,7 @@ class Installation:
             advice = "it does not evict: look again in a minute; if it stays so, look at its log"
             said = f"{what} names {holder}, and {named.name} says that it does not lead"
             return CheckResult("leader", State.WRONG, said, advice)
-        return CheckResult("leader", State.FINE, holder)
+        return CheckResult("leader", State.FINE, replica_name(holder))
 
     def _stolen(self, spec: Mapping[str, Any], replicas: Sequence[Replica], silent: float) -> str | None:
         """Return what no replica writes into its Lease; None: any may have written it."""
