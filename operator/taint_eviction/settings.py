@@ -1,7 +1,8 @@
 """All settings, with the unit and the reason of each default, and the table of how each is called, written and bounded.
 
-A new setting is a field with its default, and a row of the table. From the row follow its flag, environment variable,
-help and place in the reference (``cli``), its keyword in scenario files, and its place in the head of the journal.
+A new setting is a field with its default, and a row of the table. What decisions, the eviction policy and the breaker
+go by is a field of their own policies in ``core``. From the row follow its flag, environment variable, help and place
+in the reference (``cli``), its keyword in scenario files, and its place in the head of the journal.
 Values only: nothing here acts on them. ``problems`` returns everything that is wrong at once.
 """
 
@@ -12,6 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from taint_eviction.core.breaker_policy import BreakerPolicy
+from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.tiers import Order
 from taint_eviction.files.setting_forms import Form, Nodes, Rate, Span, Switch, Unset, Whole, Words
@@ -130,33 +132,22 @@ class Settings:
 
     ``call_timeout_seconds`` bounds each call. ``node_read_seconds``: a live read of a node serves the call that it was
     made for, and those that start within this time of its sending. ``grace_seconds``: how long evictions in flight may
-    take to end when the process stops. ``default_not_ready_seconds`` and ``default_unreachable_seconds``: how long pods
-    without a matching toleration tolerate these taints, None: not at all. ``max_hold_seconds``: how long after its
-    deadline the annotation ``taint-eviction/hold`` may keep a pod; 0: the annotation is ignored, infinite:
-    indefinitely. ``wait_for_shutdown``: while a kubelet shuts its node down gracefully, the taint not-ready evicts
-    no pod from it; False: it does, as upstream. ``outage_gap_seconds``: how long the taints not-ready and unreachable
-    may be absent in one outage while their countdowns continue: 30 minutes cover the time that a restarted node
-    lifecycle controller needs for many nodes; 0: the countdowns always restart. ``dry_run_events``: post events about
-    pods in a dry run, too. ``event_reasons``: events about pods say why, which names the taint.
-    ``metrics_by_namespace``: evictions are counted by namespace, too; off, since that is a series for each.
-    ``keep_history``: the leader keeps the last outcomes in a ConfigMap, so that they outlive a rollout.
+    take to end when the process stops. ``dry_run_events``: post events about pods in a dry run, too. ``event_reasons``:
+    events about pods say why, which names the taint. ``metrics_by_namespace``: evictions are counted by namespace, too;
+    off, since that is a series for each. ``keep_history``: the leader keeps the last outcomes in a ConfigMap, so that
+    they outlive a rollout.
     """
 
     workers: int = 20
     call_timeout_seconds: float = 10.0
     node_read_seconds: float = 1.0
     grace_seconds: float = 20.0
-    evict_finished: bool = True
     dry_run: bool = False
     dry_run_events: bool = False
     event_reasons: bool = True
     metrics_by_namespace: bool = False
     keep_history: bool = True
-    default_not_ready_seconds: int | None = None
-    default_unreachable_seconds: int | None = None
-    max_hold_seconds: float = 0.0
-    wait_for_shutdown: bool = False
-    outage_gap_seconds: float = 1800.0
+    decisions: DecisionPolicy = field(default_factory=DecisionPolicy)
     policy: EvictionPolicy = field(default_factory=EvictionPolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     control_state: ControlStateSettings = field(default_factory=ControlStateSettings)
@@ -351,7 +342,7 @@ EVICTING = (
     ),
     Setting(
         "--outage-gap",
-        "outage_gap_seconds",
+        "decisions.outage_gap_seconds",
         Span(),
         "How long the taints not-ready and unreachable may be absent during one outage while countdowns continue"
         " (kube-controller-manager removes and sets them again when it restarts). With 0, countdowns always restart.",
@@ -364,14 +355,14 @@ EVICTING = (
 DECISIONS = (
     Setting(
         "--keep-finished",
-        "evict_finished",
+        "decisions.evict_finished",
         Unset(),
         "Do not delete Succeeded and Failed pods: their logs stay available.",
         keyword="evictFinished",
     ),
     Setting(
         "--default-not-ready-seconds",
-        "default_not_ready_seconds",
+        "decisions.default_not_ready_seconds",
         Whole(),
         "tolerationSeconds for node.kubernetes.io/not-ready on pods without a matching toleration.",
         keyword="defaultNotReadySeconds",
@@ -380,7 +371,7 @@ DECISIONS = (
     ),
     Setting(
         "--default-unreachable-seconds",
-        "default_unreachable_seconds",
+        "decisions.default_unreachable_seconds",
         Whole(),
         "tolerationSeconds for node.kubernetes.io/unreachable on pods without a matching toleration.",
         keyword="defaultUnreachableSeconds",
@@ -389,7 +380,7 @@ DECISIONS = (
     ),
     Setting(
         "--honour-holds",
-        "max_hold_seconds",
+        "decisions.max_hold_seconds",
         Span(forever=True),
         "How long after its deadline the annotation taint-eviction/hold may keep a pod.",
         keyword="honourHolds",
@@ -398,7 +389,7 @@ DECISIONS = (
     ),
     Setting(
         "--graceful-shutdown",
-        "wait_for_shutdown",
+        "decisions.wait_for_shutdown",
         Words({"evict": False, "wait": True}),
         "What the taint not-ready does while a kubelet shuts its node down gracefully and ends the pods itself: evict"
         " them, too, or wait for the kubelet as long as it says so.",

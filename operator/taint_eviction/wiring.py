@@ -132,7 +132,7 @@ def build(
         return guards.blocking_all(clock.now(), bypasses_limits=True) is None
 
     memory = OutcomeMemory(clock.now().at)
-    parts = PodParts(needed_keys(settings.policy.label_keys), holds=settings.max_hold_seconds > 0)
+    parts = PodParts(needed_keys(settings.policy.label_keys), holds=settings.decisions.max_hold_seconds > 0)
     client = connection.api_client(may_act, may_evict)
     calls = ApiCalls(client, settings.call_timeout_seconds, clock.heard_date, metrics.called)
     ask = partial(ask_time, calls, connection)

@@ -27,13 +27,19 @@ from tests.stage.waiting import PATIENCE_SECONDS, free_port, until
 from fake_apiserver import ApiServer, pod_object
 from fake_apiserver.request_info import RequestInfo
 from taint_eviction.cli import cli
+from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.reporting import pending_pages
 from taint_eviction.settings import ElectionSettings
 
 LEASE = ElectionSettings()
 NOT_READY = "node.kubernetes.io/not-ready"
-ELECTED = replace(QUICK, election=LEASE, default_not_ready_seconds=300, policy=EvictionPolicy(EvictionMode.EVICT))
+ELECTED = replace(
+    QUICK,
+    election=LEASE,
+    decisions=DecisionPolicy(default_not_ready_seconds=300),
+    policy=EvictionPolicy(EvictionMode.EVICT),
+)
 
 
 @dataclass

@@ -21,7 +21,6 @@ from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
-from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.planning.changes import Changes, apply_changes, read_taint
 from taint_eviction_ctl.planning.cluster import try_evictions
@@ -116,9 +115,9 @@ class _PlanAndReplay:
         changes = Changes(tuple(taints))
         what_if = apply_changes(changes, inventory, now.at)
         control_state = (self._stage.control_state.control_state or ControlState()).at(now.server_epoch)
-        plan = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
+        plan = make_plan(inventory, what_if, changes.described(), now, settings.decisions, settings.policy)
         await try_evictions(cast(ApiCalls, _Webhook(self._scenario)), plan)
-        add_holders(plan, Conditions(decision_policy(settings), settings.policy, settings.breaker, control_state))
+        add_holders(plan, Conditions(settings.decisions, settings.policy, settings.breaker, control_state))
         return plan
 
 

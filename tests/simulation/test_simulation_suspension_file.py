@@ -67,7 +67,11 @@ timeline:"""
     assert (policy.mode, policy.evict_timeout_seconds) == (EvictionMode.EVICT_THEN_DELETE, 120)
     assert (policy.total, policy.per_node, policy.per_namespace) == (Limit(0.5, 3), Limit(at_once=2), Limit(4))
     assert policy.rules == (PolicyRule("a", namespaces=("shop",), mode=EvictionMode.EVICT),)
-    assert (read.max_hold_seconds, read.default_not_ready_seconds, read.wait_for_shutdown) == (math.inf, 30, True)
+    assert (
+        read.decisions.max_hold_seconds,
+        read.decisions.default_not_ready_seconds,
+        read.decisions.wait_for_shutdown,
+    ) == (math.inf, 30, True)
     assert (breaker.enabled, breaker.nodes.percent, breaker.nodes.min_nodes) == (True, 12.5, 2)
     assert (breaker.lifecycle_nodes, breaker.window_seconds, breaker.max_due) == (None, 60, 9)
     assert (breaker.zone, breaker.without_control_plane) == (NodeThreshold(3, min_nodes=2), True)

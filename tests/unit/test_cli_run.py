@@ -112,11 +112,12 @@ def test_a_lost_zone_opens_nothing_unless_a_flag_says_so(flags: tuple[str, ...])
 def test_tolerances_and_holds_are_read() -> None:
     """Flags set the default seconds, how far holds are honoured, and whether a graceful shutdown is waited for."""
     read = settings(*("--default-not-ready-seconds", "300", "--default-unreachable-seconds", "0"), "--dry-run-events")
-    assert (read.default_not_ready_seconds, read.default_unreachable_seconds, read.dry_run_events) == (300, 0, True)
-    assert settings("--honour-holds", "2h").max_hold_seconds == 7200.0
-    assert settings("--honour-holds", "forever").max_hold_seconds == math.inf
-    assert settings("--graceful-shutdown", "wait").wait_for_shutdown
-    assert not settings("--graceful-shutdown", "evict").wait_for_shutdown
+    assert (read.decisions.default_not_ready_seconds, read.decisions.default_unreachable_seconds) == (300, 0)
+    assert read.dry_run_events
+    assert settings("--honour-holds", "2h").decisions.max_hold_seconds == 7200.0
+    assert settings("--honour-holds", "forever").decisions.max_hold_seconds == math.inf
+    assert settings("--graceful-shutdown", "wait").decisions.wait_for_shutdown
+    assert not settings("--graceful-shutdown", "evict").decisions.wait_for_shutdown
 
 
 def test_the_control_state_has_the_name_of_the_lease() -> None:

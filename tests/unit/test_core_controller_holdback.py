@@ -1285,7 +1285,7 @@ def test_a_new_rule_with_an_old_name_may_match_other_pods() -> None:
 
 def test_default_tolerances_apply_in_the_whole_controller() -> None:
     """The pod is treated as if the API server had given it the default toleration."""
-    stage = Stage(DecisionPolicy(default_seconds={NOT_READY: 30}))
+    stage = Stage(DecisionPolicy(default_not_ready_seconds=30))
     stage.sees(node(taint(NOT_READY)), pod())
     assert stage.play(100) == [(30, "a")]
 

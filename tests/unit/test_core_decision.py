@@ -280,7 +280,7 @@ def test_a_pod_that_tolerates_not_ready_indefinitely_stays_for_that_reason() -> 
 
 def decided_with_defaults(which: Pod, *taints: SeenTaint) -> Decision:
     """Decide under a policy by which all pods tolerate not-ready for 300 s, and unreachable for 0 s."""
-    policy = DecisionPolicy(default_seconds={NOT_READY: 300, UNREACHABLE: 0})
+    policy = DecisionPolicy(default_not_ready_seconds=300, default_unreachable_seconds=0)
     return decide(which, since(0), taints, policy)
 
 
@@ -328,7 +328,7 @@ def test_a_toleration_of_another_taint_does_not_replace_the_default(key: str) ->
 
 def test_other_taints_have_no_default() -> None:
     """Without a setting, no taint has a default."""
-    for policy in (DecisionPolicy(default_seconds={NOT_READY: 300}), DecisionPolicy()):
+    for policy in (DecisionPolicy(default_not_ready_seconds=300), DecisionPolicy()):
         decision = decide(pod(), since(0), [seen(taint(UNREACHABLE), 7)], policy)
         assert isinstance(decision, Evict)
         assert (decision.fire_at, decision.deciding.toleration, decision.deciding.by_default) == (7, None, False)

@@ -85,7 +85,7 @@ def test_a_pod_that_is_not_due_yet_names_the_pause_that_would_hold_it() -> None:
 
 def test_a_default_tolerance_is_shown_as_a_default() -> None:
     """The pod itself has no such toleration, so nobody would find it there."""
-    on = one(taints=(taint(NOT_READY),), policy=DecisionPolicy(default_seconds={NOT_READY: 300}))
+    on = one(taints=(taint(NOT_READY),), policy=DecisionPolicy(default_not_ready_seconds=300))
     text = f"  because   {NOT_READY}:NoExecute is tolerated by default by [{NOT_READY}:NoExecute for 300 s]: "
     assert lines(on)[1] == text + "the pod has no such toleration of its own"
 

@@ -6,8 +6,8 @@ Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/t
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from taint_eviction.core.objects import (
     NO_EXECUTE,
     NOT_READY,
     OUT_OF_SERVICE,
+    UNREACHABLE,
     Pod,
     Taint,
     Toleration,
@@ -42,18 +43,28 @@ class StayReason(Enum):
 class DecisionPolicy:
     """What operators may choose about decisions; the defaults are Kubernetes' own.
 
-    ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them). ``default_seconds``: by
-    taint key, for how long pods without a toleration for the taint tolerate it. ``max_hold_seconds``: how far past its
-    deadline the owner of a pod may hold it; 0: not at all, infinite: indefinitely. ``wait_for_shutdown``: the taint
-    not-ready evicts no pod while the kubelet shuts the node down gracefully. ``outage_gap_seconds``: for how long a
-    lifecycle taint may be absent within one outage without restarting the countdowns; 0: they always restart.
+    ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them).
+    ``default_not_ready_seconds`` and ``default_unreachable_seconds``: for how long pods without a matching toleration
+    tolerate these taints, None: not at all. ``max_hold_seconds``: how long after its deadline the annotation
+    ``taint-eviction/hold`` may keep a pod; 0: the annotation is ignored, infinite: indefinitely. ``wait_for_shutdown``:
+    while a kubelet shuts its node down gracefully, the taint not-ready evicts no pod from it; False: it does, as
+    upstream. ``outage_gap_seconds``: how long the taints not-ready and unreachable may be absent in one outage while
+    their countdowns continue: 30 minutes cover the time that a restarted node lifecycle controller needs for many
+    nodes; 0: the countdowns always restart.
     """
 
     evict_finished: bool = True
-    default_seconds: Mapping[str, int] = field(default_factory=dict)
+    default_not_ready_seconds: int | None = None
+    default_unreachable_seconds: int | None = None
     max_hold_seconds: float = 0.0
     wait_for_shutdown: bool = False
     outage_gap_seconds: float = 1800.0
+
+    def default_seconds(self, taint_key: str) -> int | None:
+        """Return for how long a pod without a matching toleration tolerates a taint with this key; None: not at all."""
+        if taint_key == NOT_READY:
+            return self.default_not_ready_seconds
+        return self.default_unreachable_seconds if taint_key == UNREACHABLE else None
 
 
 class SeenTaint(NamedTuple):
@@ -221,9 +232,10 @@ def judge(
     found = matching(tolerations, seen.taint)
     first = next(found, None)
     overruled = None if first is None else next((other for other in found if spans(other) != spans(first)), None)
-    by_default = first is None and seen.taint.key in policy.default_seconds
+    default_seconds = policy.default_seconds(seen.taint.key) if first is None else None
+    by_default = default_seconds is not None
     if by_default:
-        first = Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, policy.default_seconds[seen.taint.key])
+        first = Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, default_seconds)
     start = bound if bound.start_at > seen.since.start_at else seen.since
     span = 0.0 if first is None else spans(first)
     fire_at = None if span is None else start.start_at + span

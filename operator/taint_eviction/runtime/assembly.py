@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.events import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import NOT_READY, UNREACHABLE
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
@@ -136,7 +134,7 @@ def assemble(doors: Ports, settings: Settings, rng: random.Random) -> Assembled:
             policy=policy_check,
             state_read_at=lambda: control_state.read_at,
             settings=dataclasses.replace(settings.adoption, enabled=False) if settings.dry_run else settings.adoption,
-            outage_gap_seconds=settings.outage_gap_seconds,
+            outage_gap_seconds=settings.decisions.outage_gap_seconds,
         )
     if settings.dry_run:  # Its account writes nothing of pods.
         policy_check = None
@@ -149,23 +147,10 @@ def assemble(doors: Ports, settings: Settings, rng: random.Random) -> Assembled:
 def make_controller(settings: Settings, control_state: ControlState | None, identity: str) -> Controller:
     """Build the core; ``control_state`` None: it is not known yet."""
     return Controller(
-        decision_policy(settings),
+        settings.decisions,
         settings.dry_run,
         eviction_policy=settings.policy,
         breaker=settings.breaker,
         control_state=control_state,
         identity=identity,
-    )
-
-
-def decision_policy(settings: Settings) -> DecisionPolicy:
-    """Return the settings that decisions depend on."""
-    defaults = {NOT_READY: settings.default_not_ready_seconds, UNREACHABLE: settings.default_unreachable_seconds}
-    default_seconds = {key: seconds for key, seconds in defaults.items() if seconds is not None}
-    return DecisionPolicy(
-        settings.evict_finished,
-        default_seconds,
-        settings.max_hold_seconds,
-        settings.wait_for_shutdown,
-        settings.outage_gap_seconds,
     )

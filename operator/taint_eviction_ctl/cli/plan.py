@@ -30,7 +30,6 @@ from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.kube.state_config_map import StateConfigMap
 from taint_eviction.kube.time_calls import ask_time
 from taint_eviction.login.credentials import CredentialsError, find_connection
-from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
@@ -212,7 +211,7 @@ def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Momen
         raise WrongChange(f"there is no pod among the objects that were read ({nodes}): a plan of none says nothing")
     changes = with_chosen_nodes(changes, inventory)
     what_if = apply_changes(changes, inventory, at)
-    made = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
+    made = make_plan(inventory, what_if, changes.described(), now, settings.decisions, settings.policy)
     return made
 
 
@@ -282,7 +281,7 @@ def _say_who_holds(made: Plan, control_state: ControlState, settings: Settings, 
     """Note which pods the built-in controller evicts, and what holds pods that would leave."""
     if flags["adopt"]:
         add_adoption(made, flags["adopt_from"], stopped=control_state.no_adoption is not None)
-    add_holders(made, Conditions(decision_policy(settings), settings.policy, settings.breaker, control_state))
+    add_holders(made, Conditions(settings.decisions, settings.policy, settings.breaker, control_state))
 
 
 # Output

@@ -293,7 +293,7 @@ class AdoptionJudge:
         back: it may have been removed before the leader began, and the node is not ready.
         """
         ready = node.unready_at == NEVER
-        recent = now - self._led_at < self._truth.settings.outage_gap_seconds
+        recent = now - self._led_at < self._truth.settings.decisions.outage_gap_seconds
         return recent and not ready and any(tolerates(toleration, key, "") for key in LIFECYCLE_KEYS)
 
 

@@ -272,8 +272,8 @@ class Truth:
 
     def _given_to_all(self) -> list[dict[str, Any]]:
         """Return the default tolerances of the settings as tolerations, which come after all others of a pod."""
-        given = {"not-ready": self.settings.default_not_ready_seconds}
-        given["unreachable"] = self.settings.default_unreachable_seconds
+        given = {"not-ready": self.settings.decisions.default_not_ready_seconds}
+        given["unreachable"] = self.settings.decisions.default_unreachable_seconds
         return [
             {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "tolerationSeconds": seconds}
             for key, seconds in given.items()
@@ -367,7 +367,7 @@ class Truth:
                 lost[identity[:2]] = began, now
         for key, (_, removed_at) in list(lost.items()):
             witnessed = any(since <= removed_at for other, since in self._ready.items() if other != name)
-            if not witnessed or now - removed_at > self.settings.outage_gap_seconds:
+            if not witnessed or now - removed_at > self.settings.decisions.outage_gap_seconds:
                 del lost[key]
         return lost
 
@@ -402,7 +402,7 @@ class Truth:
             self.marked_at.pop(uid, None)
         tolerations = [*counted(change.body), *self._given_to_all()]
         told = held_seconds((metadata.get("annotations") or {}).get("taint-eviction/hold"))
-        held = min(told, self.settings.max_hold_seconds)
+        held = min(told, self.settings.decisions.max_hold_seconds)
         unedited = bound_before and (states[-1].tolerations, states[-1].held_seconds) == (tolerations, held)
         state = PodState(
             since=now,
@@ -426,7 +426,7 @@ class Truth:
         finished = body.get("status", {}).get("phase") in ("Succeeded", "Failed")
         readable = all(isinstance(one, dict) and type(one.get("tolerationSeconds", 0)) is int for one in tolerations)
         mirror = "kubernetes.io/config.mirror" in (body["metadata"].get("annotations") or {})
-        return mirror or not readable or (finished and not self.settings.evict_finished)
+        return mirror or not readable or (finished and not self.settings.decisions.evict_finished)
 
     def node_states(self, name: str, since: float) -> list[NodeState | None]:
         """Return the states that a node had at any moment from ``since`` until now."""
