@@ -15,6 +15,7 @@ from tests.stage.clocks import EPOCH
 from fake_apiserver import Fault, LoggedRequest, WallClock, node_object
 from taint_eviction.cli import cli
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
 from taint_eviction.kube.control_state_data import latch_text, read_control_state, reset_text
 
@@ -54,6 +55,13 @@ def control_state(at: ClientStage, name: str = NAME, namespace: str = NAMESPACE)
     kept, complaints = read_control_state(found)
     assert complaints == []
     return kept
+
+
+def data(at: ClientStage) -> dict[str, str]:
+    """Return the keys and values of the ConfigMap."""
+    found = at.server.get("configmaps", NAME, NAMESPACE)
+    assert found is not None
+    return dict(found["data"])
 
 
 def is_now(at: ClientStage, pause: Pause | None, reason: str = "") -> bool:
@@ -176,17 +184,103 @@ async def test_a_pause_written_by_hand_is_shown_without_a_time(at: ClientStage, 
 
 
 async def test_a_node_that_does_not_exist_is_refused(at: ClientStage, tmp_path: Path) -> None:
-    """Most likely its name is mistyped; --force pauses a node that is to come."""
+    """Most likely its name is mistyped; --force pauses what is to come."""
     at.server.create("nodes", node_object("worker-1", format_rfc3339(EPOCH)))
     result = await run(tmp_path, "pause", "--node", "worker-l")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines()[1:] == [
         "taint-eviction: there is no node worker-l in this cluster; did you mean 'worker-1'?",
-        "taint-eviction: nothing was changed; --force pauses a node that is to come",
+        "taint-eviction: nothing was changed; --force pauses what is to come",
     ]
     assert at.server.get("configmaps", NAME, NAMESPACE) is None
     assert (await run(tmp_path, "pause", "--node", "worker-l", "--force")).exit_code == 0
     assert control_state(at).nodes.keys() == {"worker-l"}
+
+
+def add_pools(at: ClientStage) -> None:
+    """Add three nodes, two of them in zone east and in the pool gpu."""
+    for name, zone, pool in (("gpu-1", "east", "gpu"), ("gpu-2", "east", "gpu"), ("web-1", "west", "web")):
+        node = node_object(name, format_rfc3339(EPOCH))
+        node["metadata"]["labels"] = {ZONE_LABEL: zone, "pool": pool}
+        at.server.create("nodes", node)
+
+
+async def test_a_zone_and_a_pool_are_paused_by_their_labels(at: ClientStage, tmp_path: Path) -> None:
+    """The selector is kept, and the command says which nodes it matches now."""
+    add_pools(at)
+    result = await run(tmp_path, "pause", "zone/east", "-l", "pool in (web)", "--reason", "new drivers")
+    assert result.exit_code == 0
+    zone, pool = result.stdout.splitlines()
+    assert zone.startswith("evictions are paused for nodes in zone east (since ")
+    assert pool.startswith("evictions are paused for nodes that match pool=web (since ")
+    later = "others are paused as soon as they are such nodes"
+    assert result.stderr.splitlines()[2:] == [
+        f"taint-eviction: nodes in zone east: 2 nodes (gpu-1, gpu-2) now; {later}",
+        f"taint-eviction: nodes that match pool=web: 1 node (web-1) now; {later}",
+    ]
+    assert control_state(at).selectors.keys() == {f"{ZONE_LABEL}=east", "pool=web"}
+    assert data(at)["format"] == "2-new"
+    assert (await run(tmp_path, "pause", "zones", "east")).stdout.startswith(
+        "evictions are already paused for nodes in"
+    )
+
+
+async def test_a_pause_by_labels_ends_by_a_selector_that_means_the_same(at: ClientStage, tmp_path: Path) -> None:
+    """With the last one, the format is what it was before, so that older versions work on."""
+    add_pools(at)
+    await run(tmp_path, "pause", "zone/east", "-l", "pool in (web)")
+    result = await run(tmp_path, "resume", "zone/east", "-l", "pool==web", "--yes")
+    assert (result.exit_code, control_state(at).selectors) == (0, {})
+    assert "evictions are no longer paused for nodes that match pool=web (since " in result.stdout
+    assert data(at) == {}
+    result = await run(tmp_path, "resume", "-l", "pool=web", "--yes")
+    assert result.stdout == "evictions are not paused for nodes that match pool=web\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("zone/easst",), "there are no nodes in zone easst in this cluster; did you mean 'east'?"),
+        (("-l", "pool=gpuu,pool"), "there are no nodes that match pool,pool=gpuu in this cluster; did you mean 'gpu'?"),
+        (("-l", "poool"), "there are no nodes that match poool in this cluster; did you mean 'pool'?"),
+        (
+            ("-l", "pool,pool notin (gpu,web)"),
+            "there are no nodes that match pool,pool notin (gpu,web) in this cluster",
+        ),
+    ],
+)
+async def test_labels_that_no_node_has_are_refused(
+    at: ClientStage, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    """Most likely they are mistyped; --force pauses nodes that are to come."""
+    add_pools(at)
+    result = await run(tmp_path, "pause", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[1:] == [
+        f"taint-eviction: {complaint}",
+        "taint-eviction: nothing was changed; --force pauses what is to come",
+    ]
+    assert at.server.get("configmaps", NAME, NAMESPACE) is None
+    assert (await run(tmp_path, "pause", *arguments, "--force")).exit_code == 0
+    assert len(control_state(at).selectors) == 1
+
+
+async def test_labels_are_paused_by_users_who_may_not_list_nodes(at: ClientStage, tmp_path: Path) -> None:
+    """Pausing needs only the rights on the ConfigMap; which nodes it covers is then not said."""
+    at.server.faults.add(verb="list", resource="nodes", status=403)
+    result = await run(tmp_path, "pause", "zone/east")
+    assert (result.exit_code, set(control_state(at).selectors)) == (0, {f"{ZONE_LABEL}=east"})
+    assert "now" not in result.stderr
+
+
+async def test_more_than_100_pauses_by_labels_are_refused(at: ClientStage, tmp_path: Path) -> None:
+    """A controller could not read them, and would hold everything."""
+    many = [word for number in range(101) for word in ("-l", f"k{number}")]
+    result = await run(tmp_path, "pause", "--force", *many)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert (
+        "would have 101 pauses by selectors, more than 100, and could not be read; nothing was changed" in result.stderr
+    )
 
 
 async def test_a_namespace_that_does_not_exist_is_paused_with_a_warning(at: ClientStage, tmp_path: Path) -> None:
@@ -212,7 +306,21 @@ async def test_a_user_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tm
         (("pause", "--node", "a/b"), "node 'a/b' cannot be paused by name"),
         (("resume", "-n", ""), "namespace '' cannot be paused by name"),
         (("resume", "--all", "--node", "n1"), "--all ends every pause"),
-        (("pause", "n1"), "is neither node/NAME nor namespace/NAME"),
+        (("pause", "n1"), "is none of node/NAME, zone/NAME and namespace/NAME"),
+        (("pause", "-l", "pool in gpu"), "-l 'pool in gpu' is not a label selector (key=value, "),
+        (("pause", "-l", "pool=gpu,!pool"), "it can match nothing: pool=gpu and !pool"),
+        (("pause", "-l", "a" * 1025), "is not a label selector of at most 1024 characters"),
+        (("pause", "-l", ""), "-l '' matches all nodes: to pause all evictions, leave it out"),
+        (("pause", "zone/a,b"), "'zone/a,b' is no zone: 'a,b' is no label's value"),
+        (("pause", "zone/"), "'zone/' is none of node/NAME, zone/NAME and namespace/NAME"),
+        (("pause", "--all", "zone/a"), "--all pauses everything"),
+        (("resume", "--all", "-l", "pool"), "--all ends every pause"),
+        (("resume", "--only", "zone/a", "node/n1"), "--only takes nodes by name, nodes by label (zone/NAME, -l) or"),
+        (
+            ("resume", "--only", "-l", "size>5"),
+            "--only cannot pause the other nodes: no selector matches",
+        ),
+        (("resume", "--only", "-l", ""), "-l '' matches all nodes: to release them all"),
     ],
 )
 async def test_wrong_usage_exits_2_and_sends_no_request(
@@ -475,16 +583,16 @@ async def test_a_config_map_in_a_newer_format_is_not_written_and_exits_2(
     at: ClientStage, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     """Nobody may believe that evictions are paused, or go on, because an old command says so."""
-    put(at, format="2")
+    put(at, format="3")
     result = await run(tmp_path, *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
-        "ConfigMap kube-system/taint-eviction-controller has format 2, and this version knows format 1 only;"
+        "ConfigMap kube-system/taint-eviction-controller has format 3, and this version knows formats 1 and 2 only;"
         " nothing was changed" in result.stderr
     )
     found = at.server.get("configmaps", NAME, NAMESPACE)
     assert found is not None
-    assert found["data"] == {"format": "2"}
+    assert found["data"] == {"format": "3"}
 
 
 async def test_a_missing_kubeconfig_exits_2(at: ClientStage, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, pod_object
 from taint_eviction.cli import cli
+from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.settings import ElectionSettings
 
 LEASE = ElectionSettings()
@@ -299,7 +300,9 @@ async def test_no_headers_leaves_the_headers_of_tables_out(shop: Shop) -> None:
         (("explain", "-n", "shop", "db"), ["db-0"]),
         (("explain", "shop/"), ["shop/db-0"]),
         (("history", "node/n"), ["node/n1", "node/n2"]),
-        (("pause", ""), ["node/", "namespace/"]),
+        (("pause", ""), ["node/", "zone/", "namespace/"]),
+        (("pause", "zone/"), ["zone/a", "zone/b"]),
+        (("resume", "--only", "zones/b"), ["zones/b"]),
         (("pause", "node/n"), ["node/n1", "node/n2"]),
         (("pause", "namespace/s"), ["namespace/shop"]),
         (("resume", "ns/b"), ["ns/bank"]),
@@ -312,9 +315,11 @@ async def test_no_headers_leaves_the_headers_of_tables_out(shop: Shop) -> None:
     ],
 )
 async def test_names_complete(shop: Shop, words: tuple[str, ...], names: list[str]) -> None:
-    """Pods, nodes and namespaces are read with the user's rights; nothing is said where that fails."""
+    """Pods, nodes, zones and namespaces are read with the user's rights; nothing is said where that fails."""
     for namespace in ("shop", "bank"):
         shop.server.create("namespaces", {"metadata": {"name": namespace}})
+    for node, zone in (("n1", "b"), ("n2", "a"), ("cp", "a")):
+        shop.server.patch("nodes", node, {"metadata": {"labels": {ZONE_LABEL: zone}}})
     *before, word = words
     completing = ShellComplete(cli, {}, "taint-eviction", "_TAINT_EVICTION_COMPLETE")
     line = ["--kubeconfig", str(shop.config), *before]

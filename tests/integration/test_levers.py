@@ -16,6 +16,7 @@ from tests.stage.waiting import until
 
 from fake_apiserver import ApiServer, pod_object
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
+from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.settings import ElectionSettings
 from taint_eviction_ctl.cli import releasing
 from taint_eviction_ctl.planning.wording import utc
@@ -246,14 +247,61 @@ async def test_resume_only_a_namespace_pauses_the_others(levers: Levers) -> None
     assert levers.left() == {"a", "b", "c", "held", "waits", "db-0"}
 
 
+def set_zones(levers: Levers) -> None:
+    """Put n1 into zone a, n2 into zone b, and n3 into zone c; cp has no zone."""
+    for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "c")):
+        levers.server.patch("nodes", name, {"metadata": {"labels": {ZONE_LABEL: zone}}})
+
+
+async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
+    """All nodes outside of the zone are paused in the same write, by one pause of labels."""
+    set_zones(levers)
+    said = await levers.pull("resume", "--only", "zone/b", "--yes")
+    assert said.code == 0
+    assert "1 pod leaves now from 1 node, 4 stay held" in said.complaints
+    out = said.out.splitlines()
+    assert out[0].startswith("all evictions are no longer paused")
+    assert out[1] == "evictions from nodes outside of zone b are paused instead; nodes that join them later are, too"
+    assert out[2].startswith("evictions are still paused for nodes outside of zone b (since ")
+    await until(lambda: "c" not in levers.left())
+    [key] = [key for key in levers.data() if key.startswith("pause-selector.")]
+    assert json.loads(levers.data()[key])["selector"] == f"{ZONE_LABEL} notin (b)"
+    assert levers.data().keys() == {"format", "pause-node.n3", key}
+    assert levers.data()["format"] == "2"
+    assert len(levers.server.requests.select(verb="patch", resource="configmaps")) == 1
+    assert "evictions of nodes outside of zone b are paused (since " in (await levers.pull("status")).out
+    refused = await levers.pull("resume", "--only", "zone/a", "--yes")
+    assert (refused.code, refused.complaints.splitlines()[-1]) == (
+        2,
+        "taint-eviction: all evictions are not paused, so there is nothing to resume: pause them first",
+    )
+    said = await levers.pull("resume", "--only", "zone/a", "zone/b", "--yes")
+    assert "3 pods leave now from 1 node, 1 stays held" in said.complaints
+    assert said.out.splitlines()[0].startswith("evictions are no longer paused for nodes outside of zone b (since ")
+    await until(lambda: levers.left() == {"held", "waits"})
+    selectors = [json.loads(value)["selector"] for key, value in levers.data().items() if "selector" in key]
+    assert selectors == [f"{ZONE_LABEL} notin (a,b)"]
+
+
+async def test_a_resume_of_a_zone_suggests_how_to_release_only_that(levers: Levers) -> None:
+    """The suggestion can be given to a shell as it is."""
+    set_zones(levers)
+    said = await levers.pull("resume", "zone/a", "-l", "pool in (gpu,web)", "--yes")
+    assert "to release only that: taint-eviction resume --only zone/a -l 'pool in (gpu,web)'" in said.complaints
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (("--only",), "--only needs what to release"),
         (("--only", "--all", "node/n2"), "--all ends every pause"),
-        (("--only", "node/n2", "namespace/default"), "--only takes nodes or namespaces, not both"),
+        (
+            ("--only", "node/n2", "namespace/default"),
+            "--only takes nodes by name, nodes by label (zone/NAME, -l) or namespaces",
+        ),
         (("--only", "node/n22"), "there is no node n22 in this cluster; did you mean 'n2'?"),
-        (("n2",), "'n2' is neither node/NAME nor namespace/NAME"),
+        (("--only", "zone/b"), "there are no nodes in zone b in this cluster"),
+        (("n2",), "'n2' is none of node/NAME, zone/NAME and namespace/NAME"),
     ],
 )
 async def test_wrong_arguments_of_resume_only_are_refused(

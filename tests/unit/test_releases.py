@@ -7,7 +7,15 @@ import pytest
 from tests.unit.builders import EPOCH, Stage, epoch, moment, node, pod, taint, tolerates
 from tests.unit.test_reporting_status_document import LEADER, stage, status
 
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope, Release
+from taint_eviction.core.control_state import (
+    EVERYTHING,
+    ControlState,
+    Latch,
+    Pause,
+    PauseScope,
+    Release,
+    selector_scope,
+)
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.kube.release_query import read_release, release_text
@@ -139,6 +147,30 @@ def test_others_keep_a_pause_of_their_own() -> None:
         before, [N1, N2, PauseScope("node", "n3")], instead
     )
     assert (after.cluster, after.nodes) == (None, {"n2": own, "n3": instead})
+
+
+@pytest.mark.parametrize(
+    ("stands", "only", "replaced"),
+    [
+        ("zone notin (a)", ["zone=a", "zone=b"], True),
+        ("zone notin (a,c)", ["zone in (a,b,c)"], True),
+        ("zone notin (a)", ["zone=b"], False),
+        ("zone notin (a)", ["zone=a"], False),
+        ("zone notin (a)", ["pool=a", "pool=b"], False),
+        ("zone notin (a),zone", ["zone=a", "zone=b"], False),
+        ("zone=c", ["zone=a", "zone=b"], False),
+        ("zone notin (a)", ["zone=a,pool=x", "zone=b"], False),
+    ],
+)
+def test_a_release_of_further_nodes_replaces_the_pause_of_all_but_fewer(
+    stands: str, only: list[str], replaced: bool
+) -> None:
+    """No pause is replaced of which the new one would not be a part: it would begin to hold what is not held."""
+    standing = selector_scope(stands)
+    before = ControlState(selectors={standing.name: Pause()}, nodes={"n1": Pause()})
+    release = Release(only=frozenset(map(selector_scope, only)))
+    assert release.replaces(before) == ([standing] if replaced else [])
+    assert Release(only=frozenset([N1])).replaces(before) == []
 
 
 # The query

@@ -256,6 +256,27 @@ class Release:
             ]
         return [scope for scope in existing if scope.kind in kinds and scope not in self.only]
 
+    def replaces(self, before: ControlState) -> list[PauseScope]:
+        """Return the pause that an earlier release of fewer nodes has left: zone notin (a), where this one is for zones
+        a and b. It is replaced as the pause of all evictions is.
+        """
+        if any(scope.kind != "selector" for scope in self.only):
+            return []
+        match [_parsed(other.name) for other in self.others(())]:
+            case [(Requirement(key, "NotIn", values),)]:
+                return [scope for scope in before.pauses() if _leaves_out_fewer(scope, key, values)]
+            case _:
+                return []
+
+
+def _leaves_out_fewer(scope: PauseScope, key: str, values: Collection[str]) -> bool:
+    """Return whether a scope is that of all nodes except those whose label has one of some of these values."""
+    match _parsed(scope.name) if scope.kind == "selector" else ():
+        case (Requirement(known, "NotIn", fewer),):
+            return known == key and fewer < set(values)
+        case _:
+            return False
+
 
 class PauseEnds:
     """Remembers when each known pause with an end began, on the monotonic clock, converted once.

@@ -11,13 +11,14 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.login.credentials import Connection, CredentialsError, find_connection, known_contexts
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction_ctl.cli.values import NODE_KINDS
+from taint_eviction_ctl.cli.values import NODE_KINDS, ZONE_KINDS
 
 _SECONDS = 3.0
 # More names than that help nobody to choose; the API server sends no more, either.
@@ -53,7 +54,9 @@ def _scopes(flags: Flags, word: str) -> list[str]:
     """Return what can be paused, once its kind is written."""
     kind, slash, _ = word.partition("/")
     if not slash:
-        return ["node/", "namespace/"]
+        return ["node/", "zone/", "namespace/"]
+    if kind in ZONE_KINDS:
+        return [f"{kind}/{name}" for name in _names(flags, lambda reading: reading.zones())]
     resource = "nodes" if kind in NODE_KINDS else "namespaces"
     return [f"{kind}/{name}" for name in _names(flags, lambda reading: reading.all(resource))]
 
@@ -99,8 +102,15 @@ class _Reading:
 
     async def all(self, resource: str, namespace: str = "") -> list[str]:
         """Return the names of the first objects of a kind."""
+        return await self._first(ApiRequest("list", resource, namespace), _name)
+
+    async def zones(self) -> list[str]:
+        """Return the zones of the first nodes."""
+        return sorted(set(await self._first(ApiRequest("list", "nodes", query={"labelSelector": ZONE_LABEL}), _zone)))
+
+    async def _first(self, request: ApiRequest, read: Callable[[JsonObject], str]) -> list[str]:
         names: list[str] = []
-        async with aclosing(list_items(self._calls, ApiRequest("list", resource, namespace), _name, _MAX)) as found:
+        async with aclosing(list_items(self._calls, request, read, _MAX)) as found:
             async for name in found:
                 names.append(name)
                 if len(names) == _MAX:
@@ -123,6 +133,10 @@ def _names(flags: Flags, read: Callable[[_Reading], Awaitable[list[str]]]) -> li
         return asyncio.run(reading())
     except (CredentialsError, CallFailed, TimeoutError):
         return []
+
+
+def _zone(body: JsonObject) -> str:
+    return str(((body.get("metadata") or {}).get("labels") or {}).get(ZONE_LABEL, ""))
 
 
 def _name(body: JsonObject) -> str:

@@ -1,6 +1,8 @@
 """``taint-eviction pause`` and ``resume``: stop evictions for a while, and resume them."""
 
+import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,7 +12,16 @@ from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope, Release
+from taint_eviction.core.control_state import (
+    EVERYTHING,
+    ControlState,
+    Pause,
+    PauseScope,
+    Release,
+    selector_scope,
+)
+from taint_eviction.core.label_selectors import IN, Requirement, parse_selector, requirement
+from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.core.text import JsonObject, did_you_mean
 from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.kube.answers import Outcome
@@ -19,6 +30,7 @@ from taint_eviction.kube.control_state_data import problem_of
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.control_state import (
+    MAX_NAMES,
     Reached,
     change_control_state,
     held_back,
@@ -29,22 +41,30 @@ from taint_eviction_ctl.cli.control_state import (
 )
 from taint_eviction_ctl.cli.flags import repeated_flag, verb
 from taint_eviction_ctl.cli.releasing import count_going, must_agree, release_flags, tell_leader, told
+from taint_eviction_ctl.cli.values import NODE_KINDS, ZONE_KINDS
 from taint_eviction_ctl.planning.wording import many
 
 # Only a clock that was never set is wrong by this much.
 _MAX_OFF_SECONDS = 30 * 86_400.0
 
-# kubectl's names of the kinds that can be paused.
-_KINDS: Mapping[str, Literal["node", "namespace"]] = {
-    **dict.fromkeys(("node", "nodes", "no"), "node"),
+# kubectl's names of the kinds that can be paused, and zones: all nodes with that label.
+_KINDS: Mapping[str, Literal["node", "zone", "namespace"]] = {
+    **dict.fromkeys(NODE_KINDS, "node"),
+    **dict.fromkeys(ZONE_KINDS, "zone"),
     **dict.fromkeys(("namespace", "namespaces", "ns"), "namespace"),
 }
-_SCOPES = click.argument("scopes", metavar="[node/NAME|namespace/NAME]...", nargs=-1)
+_SCOPES = click.argument("scopes", metavar="[node/NAME|zone/NAME|namespace/NAME]...", nargs=-1)
 
 
 @verb()
 @_SCOPES
 @repeated_flag("--node", metavar="NAME", help="Pause evictions from this node only; may be given again.")
+@repeated_flag(
+    "--selector",
+    "-l",
+    metavar="SELECTOR",
+    help="Pause evictions from all nodes that this label selector matches; may be given again.",
+)
 @repeated_flag("--namespace", "-n", metavar="NS", help="Pause evictions in this namespace only; may be given again.")
 @click.option("--all", "everything", is_flag=True, allow_from_autoenv=False, help="Pause all evictions, as without it.")
 @click.option(
@@ -55,13 +75,18 @@ _SCOPES = click.argument("scopes", metavar="[node/NAME|namespace/NAME]...", narg
     help="End by itself after so long, as 30m, by the API server's time. Without this: by `resume`.",
 )
 @flag("--reason", default="", show_default=False, help="Why; status and explain show it.")
-@click.option("--force", is_flag=True, allow_from_autoenv=False, help="Also pause nodes that are not there yet.")
+@click.option("--force", is_flag=True, allow_from_autoenv=False, help="Also pause what is not there yet.")
 @state_flags
 def pause(**flags: Any) -> None:
     """Pause evictions, all or some.
 
     Without flags this pauses all evictions, until `taint-eviction resume`. A node that does not exist is refused, since
     most likely it is misspelled; --force pauses it before it joins.
+
+    zone/NAME stands for all nodes whose label topology.kubernetes.io/zone has this value, and -l SELECTOR for all nodes
+    that a label selector matches. The selector itself is kept: nodes that join later, or get the labels later, are
+    paused, too, and a node that loses them no longer is. Where no node matches, this is refused without --force. A
+    controller of a version that does not know such pauses holds all evictions while there is one.
 
     The pause takes effect within seconds, whichever replica leads. Requests that the controller has already sent to
     the API server cannot be cancelled. Deadlines keep running: after a resume, pods whose deadline has passed are
@@ -72,12 +97,14 @@ def pause(**flags: Any) -> None:
     server's time: a pause ends early if that clock was set forward meanwhile. If the API server's time is wrong by
     years, the pause does not end by itself, and this command says so.
 
-    Exit codes: 0 paused; 2 wrong usage, or there is no such node; 3 the API server cannot be reached, or rights are
+    Exit codes: 0 paused; 2 wrong usage, or there are no such nodes; 3 the API server cannot be reached, or rights are
     missing.
     """
     scopes = _scopes(flags)
     if scopes and flags["everything"]:
-        raise click.UsageError("--all pauses everything: it takes no node and no namespace")
+        raise click.UsageError("--all pauses everything: it takes no nodes, no zone and no namespace")
+    if PauseScope("selector") in scopes:
+        raise click.UsageError("-l '' matches all nodes: to pause all evictions, leave it out")
     scopes = scopes or [EVERYTHING]
     if flags["seconds"] is not None and flags["seconds"] <= 0:
         raise click.UsageError("--for takes a duration that is more than nothing, as 30m")
@@ -87,23 +114,32 @@ def pause(**flags: Any) -> None:
 @verb()
 @_SCOPES
 @repeated_flag("--node", metavar="NAME", help="Resume evictions from this node; may be given again.")
+@repeated_flag(
+    "--selector",
+    "-l",
+    metavar="SELECTOR",
+    help="Resume evictions from the nodes that this label selector matches; may be given again.",
+)
 @repeated_flag("--namespace", "-n", metavar="NS", help="Resume evictions in this namespace; may be given again.")
 @click.option("--all", "everything", is_flag=True, allow_from_autoenv=False, help="End every pause.")
 @click.option(
     "--only",
     is_flag=True,
     allow_from_autoenv=False,
-    help="Let only these nodes or namespaces go: pause all others instead of everything.",
+    help="Let only these nodes, zones or namespaces go: pause all others instead of everything.",
 )
 @release_flags
 def resume(**flags: Any) -> None:
     """Resume evictions that were paused.
 
-    Without flags this ends the pause of all evictions; pauses of single nodes and namespaces stay. It does not close
-    the circuit breaker: see `taint-eviction breaker`.
+    Without flags this ends the pause of all evictions; pauses of nodes, zones and namespaces stay. A pause by labels is
+    ended by the same selector. It does not close the circuit breaker: see `taint-eviction breaker`.
 
-    After a pause of all evictions, `taint-eviction resume --only node/NAME` resumes evictions from one node: every
-    other node that exists now gets its own pause, in one write. `taint-eviction resume --all` resumes the rest. Shows
+    After a pause of all evictions, `taint-eviction resume --only zone/NAME` resumes evictions from one zone: in one
+    write, all nodes outside of it get a pause instead, also those that join later. Once that is so,
+    `resume --only zone/NAME zone/OTHER` lets a further zone go. --only takes selectors (-l), too. With node/NAME, or
+    namespace/NAME, every other one that exists now gets its own pause; later ones have none.
+    `taint-eviction resume --all` resumes the rest. Shows
     how many pods are evicted at once, as the leader knows, and asks. Without a terminal it needs --yes. The number
     needs the rights to get leases and pods/proxy; without them it is not known.
 
@@ -113,12 +149,18 @@ def resume(**flags: Any) -> None:
     """
     scopes = _scopes(flags)
     if (scopes or flags["only"]) and flags["everything"]:
-        raise click.UsageError("--all ends every pause: it takes no --node, no --namespace and no --only")
+        raise click.UsageError("--all ends every pause: it takes no nodes, no zone, no namespace and no --only")
     if flags["only"]:
         if not scopes:
-            raise click.UsageError("--only needs what to release, as node/NAME or namespace/NAME")
+            raise click.UsageError("--only needs what to release, as zone/NAME, node/NAME or namespace/NAME")
         if len({scope.kind for scope in scopes}) > 1:
-            raise click.UsageError("--only takes nodes or namespaces, not both")
+            raise click.UsageError("--only takes nodes by name, nodes by label (zone/NAME, -l) or namespaces: one kind")
+        if PauseScope("selector") in scopes:
+            raise click.UsageError("-l '' matches all nodes: to release them all, leave --only and -l out")
+        try:
+            Release(only=frozenset(scopes)).others(())
+        except ValueError as why:
+            raise click.UsageError(f"--only cannot pause the other nodes: {why}") from None
         change_control_state(flags, lambda on: _resume_only(on, scopes, flags))
         return
     chosen = None if flags["everything"] else scopes or [EVERYTHING]
@@ -127,6 +169,7 @@ def resume(**flags: Any) -> None:
 
 def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
     scopes = [*_named(flags["scopes"]), *(PauseScope("node", name) for name in flags["node"])]
+    scopes += [_selected(text) for text in flags["selector"]]
     scopes += [PauseScope("namespace", name) for name in flags["namespace"]]
     for problem in filter(None, map(problem_of, scopes)):
         raise click.UsageError(problem)
@@ -143,14 +186,29 @@ def _named(words: Sequence[str]) -> list[PauseScope]:
 def _scope(text: str) -> PauseScope:
     kind, _, name = text.partition("/")
     if kind not in _KINDS or not name or "/" in name:
-        raise click.UsageError(f"{text!r} is neither node/NAME nor namespace/NAME")
-    return PauseScope(_KINDS[kind], name)
+        raise click.UsageError(f"{text!r} is none of node/NAME, zone/NAME and namespace/NAME")
+    match _KINDS[kind]:
+        case "zone":
+            try:
+                return selector_scope(str(requirement(ZONE_LABEL, IN, [name])))
+            except ValueError as why:
+                raise click.UsageError(f"{text!r} is no zone: {why}") from None
+        case "node" | "namespace" as known:
+            return PauseScope(known, name)
+
+
+def _selected(text: str) -> PauseScope:
+    try:
+        return selector_scope(text)
+    except ValueError as expected:
+        raise click.UsageError(f"-l {text!r} is not {expected}") from None
 
 
 async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
-    absent = [] if flags["force"] else [await _absent(on.calls, scope) for scope in scopes if scope.kind == "node"]
+    of_nodes = [scope for scope in scopes if scope.kind in ("node", "selector")]
+    absent = [] if flags["force"] else [await _absent(on.calls, scope) for scope in of_nodes]
     if found := list(filter(None, absent)):
-        give_up(ExitCode.USAGE, *found, "nothing was changed; --force pauses a node that is to come")
+        give_up(ExitCode.USAGE, *found, "nothing was changed; --force pauses what is to come")
     before = await on.state.read() or ControlState()
     pause = await _dated(on, Pause(reason=flags["reason"], by=on.user), flags["seconds"])
     now = on.clock.now().server_epoch
@@ -162,9 +220,23 @@ async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, 
         click.echo(in_force(after, scope, "already" if stays else ""))
     await tell_leader(on, flags)
     for scope in scopes:
-        if scope.kind == "namespace" and (said := await _absent(on.calls, scope)):
+        said = await _absent(on.calls, scope) if scope.kind == "namespace" else await _covered(on.calls, scope)
+        if said:
             complain(said)
     return ExitCode.OK
+
+
+async def _covered(calls: ApiCalls, scope: PauseScope) -> str:
+    """Return how many nodes a selector matches now; "" for other scopes, or if the user may not list nodes."""
+    if scope.kind != "selector":
+        return ""
+    try:
+        names = sorted([name async for name in list_items(calls, _matching(scope), _name)])
+    except CallFailed:
+        return ""
+    first = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+    now = many(len(names), "node") + (f" ({first})" if names else "")
+    return f"{scope.nodes}: {now} now; others are paused as soon as they are such nodes"
 
 
 async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
@@ -217,8 +289,7 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
     if scopes == [EVERYTHING] and after.at(on.clock.now().server_epoch).pauses():
         complain("to end every pause: taint-eviction resume --all")
     if after.cluster is not None and scopes and EVERYTHING not in scopes:
-        words = " ".join(f"{scope.kind}/{scope.name}" for scope in scopes)
-        complain(f"to release only that: taint-eviction resume --only {words}")
+        complain(f"to release only that: taint-eviction resume --only {' '.join(map(_argument, scopes))}")
     return ExitCode.OK
 
 
@@ -232,39 +303,59 @@ async def _changed_meanwhile(on: Reached, shown: Mapping[PauseScope, Pause]) -> 
 
 
 async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
-    """End the pause of all evictions, and instead pause all nodes or namespaces except the selected ones."""
+    """End the pause of all evictions, and instead pause all others than the selected nodes or namespaces."""
     others: list[PauseScope] | None = None
     before = await on.state.read() or ControlState()
     while True:
         now = on.clock.now().server_epoch
         standing = before.at(now)
-        if standing.cluster is None:
+        release = Release(only=frozenset(chosen))
+        ended = [scope for scope in (EVERYTHING, *release.replaces(standing)) if scope in standing.pauses()]
+        if not ended:
             give_up(ExitCode.USAGE, "all evictions are not paused, so there is nothing to resume: pause them first")
         if others is None:
             others = await _others(on, chosen)
             await tell_leader(on, flags)
-        instead = Pause(now, standing.cluster.reason, standing.cluster.until_epoch, on.user)
-        release = Release(frozenset([EVERYTHING, *chosen]), only=frozenset(chosen))
+        was = standing.pauses()[ended[0]]
+        instead = Pause(now, was.reason, was.until_epoch, on.user)
+        release = replace(release, pauses=frozenset([*ended, *chosen]))
         complain(await told(on, await count_going(on, flags, standing, release)))
         must_agree(flags, "resume?")
-        shown = {scope: pause for scope, pause in standing.pauses().items() if scope in (EVERYTHING, *chosen)}
+        shown = {scope: pause for scope, pause in standing.pauses().items() if scope in (*ended, *chosen)}
         if await on.state.set_pauses({**dict.fromkeys(others, instead), **dict.fromkeys(shown)}, shown):
             break
         before = await _changed_meanwhile(on, shown)
     after = await on.state.read() or ControlState()
-    click.echo(no_longer(EVERYTHING, standing.cluster))
-    kind = chosen[0].kind
-    where = {"node": "from", "namespace": "in"}[kind]
-    later = {"node": "nodes that join later", "namespace": "namespaces that are created later"}[kind]
-    click.echo(f"evictions {where} {many(len(others), f'other {kind}')} are paused instead; {later} are not")
+    for scope in ended:
+        click.echo(no_longer(scope, standing.pauses()[scope]))
+    click.echo(_instead(chosen[0].kind, others))
     for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
     return ExitCode.OK
 
 
+def _instead(kind: str, others: Sequence[PauseScope]) -> str:
+    """Return what is paused instead of everything."""
+    match kind:
+        case "selector":
+            if not others:
+                return "no other evictions are paused instead"
+            nodes = " and from ".join(scope.nodes for scope in others)
+            return f"evictions from {nodes} are paused instead; nodes that join them later are, too"
+        case "node":
+            return f"evictions from {many(len(others), 'other node')} are paused instead; nodes that join later are not"
+        case _:
+            others_are = f"evictions in {many(len(others), 'other namespace')} are paused instead"
+            return f"{others_are}; namespaces that are created later are not"
+
+
 async def _others(on: Reached, chosen: Sequence[PauseScope]) -> list[PauseScope]:
-    """Return all nodes or namespaces except the selected ones, which must exist."""
+    """Return all that is paused instead of the selected nodes or namespaces, which must exist."""
     kind = chosen[0].kind
+    if kind == "selector":
+        if found := list(filter(None, [await _absent(on.calls, scope) for scope in chosen])):
+            raise click.UsageError("; ".join(found))
+        return Release(only=frozenset(chosen)).others(())
     names = sorted([name async for name in list_items(on.calls, ApiRequest("list", f"{kind}s"), _name)])
     for scope in chosen:
         if scope.name not in names:
@@ -274,15 +365,35 @@ async def _others(on: Reached, chosen: Sequence[PauseScope]) -> list[PauseScope]
     return [scope for scope in scopes if scope not in chosen]
 
 
+def _argument(scope: PauseScope) -> str:
+    """Return the argument by which a scope is named at a shell."""
+    if scope.kind != "selector":
+        return f"{scope.kind}/{scope.name}"
+    match parse_selector(scope.name):
+        case (Requirement(key, "In", values),) if key == ZONE_LABEL and "" not in values and len(values) == 1:
+            return f"zone/{min(values)}"
+        case _:
+            return f"-l {shlex.quote(scope.name)}"
+
+
 async def _absent(calls: ApiCalls, scope: PauseScope) -> str:
-    """Return that a node or namespace does not exist, with a suggestion; "" if it does, or the user may not read it."""
+    """Return that a scope does not exist, with a suggestion; "" if it does, or the user may not read it."""
     try:
+        if scope.kind == "selector":
+            async with aclosing(list_items(calls, _matching(scope), _name, page=1)) as found:
+                async for _ in found:
+                    return ""
+            return f"there are no {scope.nodes} in this cluster{await _near_labels(calls, scope)}"
         answer = await calls.make(ApiRequest("get", f"{scope.kind}s", name=scope.name))
     except CallFailed:
         return ""
     if answer.outcome is not Outcome.ABSENT:
         return ""
     return f"there is no {scope.kind} {scope.name} in this cluster{await _near(calls, scope)}"
+
+
+def _matching(scope: PauseScope) -> ApiRequest:
+    return ApiRequest("list", "nodes", query={"labelSelector": scope.name})
 
 
 async def _near(calls: ApiCalls, scope: PauseScope) -> str:
@@ -292,6 +403,25 @@ async def _near(calls: ApiCalls, scope: PauseScope) -> str:
     except CallFailed:
         return ""
     return did_you_mean(scope.name, names)
+
+
+async def _near_labels(calls: ApiCalls, scope: PauseScope) -> str:
+    """Return a suggestion for the first term that no node matches; "" as for names."""
+    try:
+        nodes = [labels async for labels in list_items(calls, ApiRequest("list", "nodes"), _labels)]
+    except CallFailed:
+        return ""
+    for term in parse_selector(scope.name):
+        values = {labels[term.key] for labels in nodes if term.key in labels}
+        if not values:
+            return did_you_mean(term.key, sorted({key for labels in nodes for key in labels}))
+        if term.operator == IN and not term.values & values:
+            return did_you_mean(min(term.values), sorted(values))
+    return ""
+
+
+def _labels(body: JsonObject) -> Mapping[str, str]:
+    return (body.get("metadata") or {}).get("labels") or {}
 
 
 def _name(body: JsonObject) -> str:

@@ -15,8 +15,8 @@ _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h3
 _PAST_FORMS = "a duration (5m), a time of day in UTC (03:12), or a time (2030-01-31T14:00:00Z)"
 _TIME_OF_DAY = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?", re.ASCII)
 _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
-# kubectl's names of pods and nodes.
-_POD_KINDS, NODE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no")
+# kubectl's names of pods and nodes, and those of zones.
+_POD_KINDS, NODE_KINDS, ZONE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no"), ("zone", "zones")
 KINDS = (*_POD_KINDS, *NODE_KINDS)
 
 
