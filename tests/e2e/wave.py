@@ -34,7 +34,7 @@ from tests.stage.waiting import free_port
 
 from taint_eviction.core.objects import UNREACHABLE
 from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
-from taint_eviction.login.credentials import with_kubeconfig
+from taint_eviction.login.credentials import Connection, with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock, read_wall
 
 PERMANENT, LABEL = "taint-eviction-test/dedicated", "taint-eviction-test/wave"
@@ -184,42 +184,64 @@ async def installed(cluster: ClusterUnderTest) -> AsyncIterator[Installed]:
         yield made
 
 
+@contextlib.asynccontextmanager
+async def _connected(config: Path) -> AsyncIterator[Connection]:
+    """Connect as the user of a kubeconfig."""
+    connection = await with_kubeconfig(str(config), None, ServerClock())
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
 async def measure(options: argparse.Namespace) -> bool:
     """Make the blips and a wave, and say what has come of it; return whether nothing was evicted."""
     config = Path(os.environ["KUBECONFIG"])
-    connection = await with_kubeconfig(str(config), None, ServerClock())
-    with tempfile.TemporaryDirectory() as name:
-        async with ClusterUnderTest(connection) as cluster, installed(cluster) as made, BareClient(config) as client:
+    async with (
+        _connected(config) as connection,
+        ClusterUnderTest(connection) as cluster,
+        installed(cluster) as made,
+        BareClient(config) as client,
+    ):
+        with tempfile.TemporaryDirectory() as name:
             own = write_own_kubeconfig(config, Path(name), await token_of(made))
-            of_account = await with_kubeconfig(str(own), None, ServerClock())
-            async with SlowWrites(connection.url, of_account.ssl_context, options.delay) as slow:
+            async with (
+                _connected(own) as of_account,
+                SlowWrites(connection.url, of_account.ssl_context, options.delay) as slow,
+            ):
                 document = yaml.safe_load(own.read_text())
                 for each in document["clusters"]:
                     each["cluster"] = {"server": slow.url}
                 own.write_text(yaml.safe_dump(document))
-                wave = Wave(client, cluster.prefix, options.nodes, options.pods, options.permanent, options.seconds)
-                blip = Wave(client, f"{cluster.prefix}-blip", 1, _BLIP_PODS, 0, options.seconds)
-                both = (wave, blip) if options.blip else (wave,)
-                where = ("--leader-elect-resource-namespace", made.namespace)
-                replicas = Replicas(own, ("--leader-elect", *made.flags, *where))
-                named = ("--state-namespace", made.namespace, "--state-name", made.lease)
-                await output_of("pause", "--kubeconfig", str(config), *named)
-                try:
-                    for each in both:
-                        await each.create()
-                        _say(f"created {each.pods} pods on {each.nodes} nodes")
-                    for _ in range(2):
-                        await replicas.start()
-                    state = f"/api/v1/namespaces/{made.namespace}/configmaps/{made.lease}"
-                    await cluster.eventually(state, lambda found: "adopts" in (found.get("data") or {}), 60.0)
-                    held = [await _blip(blip, replicas, slow, seconds) for seconds in options.blip]
-                    return all([*held, await _wave(wave, replicas, slow, options)])
-                finally:
-                    await replicas.end()
-                    for each in both:
-                        await each.remove()
-            await of_account.close()
-    await connection.close()
+                return await _measure(options, made, client, own, slow)
+
+
+async def _measure(
+    options: argparse.Namespace, made: Installed, client: BareClient, own: Path, slow: SlowWrites
+) -> bool:
+    """Measure with replicas that use ``own`` as their kubeconfig, and so ``slow``."""
+    cluster, config = made.cluster, os.environ["KUBECONFIG"]
+    wave = Wave(client, cluster.prefix, options.nodes, options.pods, options.permanent, options.seconds)
+    blip = Wave(client, f"{cluster.prefix}-blip", 1, _BLIP_PODS, 0, options.seconds)
+    both = (wave, blip) if options.blip else (wave,)
+    where = ("--leader-elect-resource-namespace", made.namespace)
+    replicas = Replicas(own, ("--leader-elect", *made.flags, *where))
+    named = ("--state-namespace", made.namespace, "--state-name", made.lease)
+    await output_of("pause", "--kubeconfig", config, *named)
+    try:
+        for each in both:
+            await each.create()
+            _say(f"created {each.pods} pods on {each.nodes} nodes")
+        for _ in range(2):
+            await replicas.start()
+        state = f"/api/v1/namespaces/{made.namespace}/configmaps/{made.lease}"
+        await cluster.eventually(state, lambda found: "adopts" in (found.get("data") or {}), 60.0)
+        held = [await _blip(blip, replicas, slow, seconds) for seconds in options.blip]
+        return all([*held, await _wave(wave, replicas, slow, options)])
+    finally:
+        await replicas.end()
+        for each in both:
+            await each.remove()
 
 
 async def _wave(wave: Wave, replicas: Replicas, slow: SlowWrites, options: argparse.Namespace) -> bool:
