@@ -123,7 +123,9 @@ class MarkRate:
 
 
 class Countdowns:
-    """The timers of the pods of tainted nodes."""
+    """The timers of the pods of tainted nodes, also of those whose countdowns are not taken over: one that terminates
+    leaves its timer to its successor.
+    """
 
     def __init__(self, nodes: KnownNodes, pods: KnownPods, before_seconds: float, from_seconds: float) -> None:
         self._nodes = nodes
@@ -171,16 +173,13 @@ class Countdowns:
         if taints == before and not fact.after_gap:
             return False
         for record in self._pods.on_node(name):
-            if has_countdown(record.pod):
-                self._follow(record, record.pod.spec_tolerations, seen, now)
+            self._follow(record, record.pod.spec_tolerations, seen, now)
         return True
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> bool:
         record, pod = self._pods.find(fact.pod.ref), fact.pod
         if record is None or pod.node_name is None or pod.node_name != record.pod.node_name:
             return False
-        if not has_countdown(pod):
-            return self._countdowns.pop(pod.ref.key, None) is not None
         before = self._of(pod.ref)
         taints = self._nodes.taints_on(pod.node_name) or ()
         if before is not None and before.tolerations == pod.spec_tolerations:
@@ -243,9 +242,11 @@ class Countdowns:
     # What is late
 
     def timer_at(self, ref: PodRef) -> float:
-        """Return a pod's timer; infinite: none is armed."""
-        countdown = self._of(ref)
-        return math.inf if countdown is None or countdown.seconds is None else countdown.timer_at
+        """Return the timer of a countdown that is to be taken over; infinite: there is none."""
+        countdown, record = self._of(ref), self._pods.find(ref)
+        if countdown is None or countdown.seconds is None or record is None or not has_countdown(record.pod):
+            return math.inf
+        return countdown.timer_at
 
     def late(self, now: float, rate: float, passed_over: Collection[PodRef]) -> tuple[list[Late], float]:
         """Return the countdowns that are to be taken over now, nearest timer first, and when the next one will be.
@@ -279,7 +280,9 @@ class Countdowns:
         for countdown in self._countdowns.values():
             seconds = countdown.seconds  # 0: a taint that nothing tolerates leaves no countdown.
             if seconds is not None and seconds > 0 and seconds >= self._from_seconds:
-                yield countdown
+                record = self._pods.find(countdown.ref)
+                if record is not None and has_countdown(record.pod):
+                    yield countdown
 
     def _forget_over(self, now: float) -> None:
         """Forget the countdowns that are over, of pods that are gone or whose node is clean."""
