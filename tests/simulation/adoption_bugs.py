@@ -1,12 +1,16 @@
 """Known mistakes about adopting countdowns and giving them back; see ``known_bugs``."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from taint_eviction.core.adoption import Note, has_countdown, may_be_marked
+from taint_eviction.core.countdowns import Countdowns
+from taint_eviction.core.facts import NodeSeen, PodSeen
+from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import MARK_SECONDS, Toleration
 from taint_eviction.kube.adoption_patches import JsonPatch, change_patch
 from taint_eviction.runtime.adopter import Adopter
@@ -79,3 +83,38 @@ def the_finished_are_adopted(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(
             f"taint_eviction.{place}", lambda pod, asked=asked: asked(dataclasses.replace(pod, finished=False))
         )
+
+
+def a_start_sees_every_beginning(patch: pytest.MonkeyPatch) -> None:
+    """A countdown that begins right after a start has no earlier timer: that the built-in controller may have missed
+    that its node was clean before is not considered.
+    """
+    node_seen = Countdowns._node_seen
+
+    def without_a_gap(self: Countdowns, fact: NodeSeen, now: Moment) -> bool:
+        gap_at = self._gap_at
+        if not fact.after_gap:
+            self._gap_at = -math.inf
+        news = node_seen(self, fact, now)
+        self._gap_at = max(gap_at, self._gap_at)
+        return news
+
+    patch.setattr(Countdowns, "_node_seen", without_a_gap)
+
+
+def standbys_never_forget(patch: pytest.MonkeyPatch) -> None:
+    """Only a leader forgets countdowns that are over: a standby takes one that begins again for the one it knows."""
+    pod_seen, forget_over, running = Countdowns._pod_seen, Countdowns._forget_over, Countdowns._running
+
+    def unless_known(self: Countdowns, fact: PodSeen, now: Moment) -> bool:
+        before = self._of(fact.pod.ref)
+        known = before is not None and before.tolerations == fact.pod.spec_tolerations
+        return not known and pod_seen(self, fact, now)
+
+    def forgetting(self: Countdowns, now: float) -> Iterator[Any]:
+        forget_over(self, now)
+        yield from running(self, now)
+
+    patch.setattr(Countdowns, "_pod_seen", unless_known)
+    patch.setattr(Countdowns, "_forget_over", lambda self, now: None)
+    patch.setattr(Countdowns, "_running", forgetting)

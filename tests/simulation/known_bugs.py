@@ -243,6 +243,8 @@ KNOWN_BUGS: dict[str, Patch] = {
     "standbys-adopt": adoption.adopted_without_leading,
     "adopted-late": adoption.adopted_by_our_deadline,
     "finished-adopted": adoption.the_finished_are_adopted,
+    "starts-see-all": adoption.a_start_sees_every_beginning,
+    "standbys-never-forget": adoption.standbys_never_forget,
 }
 
 _ADOPTION = (
@@ -255,6 +257,8 @@ _ADOPTION = (
     "standbys-adopt",
     "adopted-late",
     "finished-adopted",
+    "starts-see-all",
+    "standbys-never-forget",
 )
 _REFUSALS = ("webhooks-for-ever", "answers-end-patience", "stalls-end-patience", "evacuations-refuse")
 _BREAKER = (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.simulation.exploring.adopting import AdoptionJudge
 from tests.simulation.exploring.playing import play_scenario
-from tests.simulation.exploring.truth import MARK, NEVER, Truth
+from tests.simulation.exploring.truth import MARK, Truth
 
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
@@ -121,7 +121,7 @@ def test_a_note_is_not_written_again_for_a_mark_of_somebody_else() -> None:
 def _rules_broken_by(written: list[dict[str, Any]], after: dict[str, Any]) -> list[str]:
     """Return the rules that the controller breaks if, after these writes, it makes the pod ``after``."""
     found: list[str] = []
-    judge = AdoptionJudge(Truth(), lambda: None, lambda rule, *_: found.append(rule), NEVER)
+    judge = AdoptionJudge(Truth(), lambda: None, lambda rule, *_: found.append(rule))
     for body in written:
         judge.notice(body)
     change = Trace("replica 1", 1, Phase.CARRIED_OUT, CallKind.GIVE_BACK, "default/web-0", "uid-1", 1.0)

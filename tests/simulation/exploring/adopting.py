@@ -6,9 +6,9 @@ must not evict a pod whose countdown is taken over, and at the end no pod is mar
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation.exploring.seen import BrokenRule
 from tests.simulation.exploring.truth import (
@@ -28,7 +28,6 @@ from tests.simulation.exploring.truth import (
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction_lab.simulation import actions as do
-from taint_eviction_lab.simulation.actions import RestartLifecycle
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.replica import BUILT_IN
@@ -41,6 +40,8 @@ _OTHERS = frozenset(
 # How long a leader needs at its start; how long before its timer a countdown is taken over, at least; and how soon this
 # is done then, or once it is known.
 _BEGINNING_SECONDS, _BEFORE_SECONDS, _ADOPTED_WITHIN_SECONDS = 8.0, 10.0, 5.0
+# How soon, after what disturbed has ended: a refused call is tried again, at most; a watch runs again and has listed.
+_CALLED_AGAIN_SECONDS, _SEEN_AGAIN_SECONDS = 45.0, 40.0
 CHANGES = (CallKind.ADOPT, CallKind.GIVE_BACK)
 _NOTE = "taint-eviction/seconds"
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
@@ -55,24 +56,78 @@ JsonObject = dict[str, Any]
 Breach = Callable[[str, Trace, str], None]
 
 
-def calm_until(scenario: Scenario) -> float:
-    """Return until when nothing disturbs what adoption needs: calls, watches, processes, the control state."""
-    return min((step.at for step in scenario.steps if _disturbs(step.action)), default=NEVER)
+class Span(NamedTuple):
+    """A time from ``begin`` until ``end``; there is none if it ends before it begins."""
+
+    begin: float
+    end: float
 
 
-def _disturbs(action: do.Action) -> bool:
+def disturbed(scenario: Scenario) -> tuple[Span, ...]:
+    """Return from when until when something disturbs what adoption needs: calls, watches, processes, orders.
+
+    Restarts and elections are left out: who leads since when is seen.
+    """
+    steps = [step for step in scenario.steps if not isinstance(step.action, do.LagWatches)]
+    return (*(Span(step.at, step.at + _disturbed_for(scenario, step)) for step in steps), *_lags(scenario))
+
+
+def _disturbed_for(scenario: Scenario, step: do.ScenarioStep) -> float:
+    """Return for how long a step disturbs what adoption needs; minus infinity: not at all."""
+    resync_seconds = scenario.settings.watch.resync_seconds
+    match step.action:
+        case do.DisturbCalls() as calls:
+            return _called_again(calls)
+        case _ if getattr(step.action, "replica", None) == BUILT_IN:
+            return -NEVER
+        case do.LoseEvents(for_seconds=seconds):
+            return seconds + 1.1 * resync_seconds + _SEEN_AGAIN_SECONDS
+        case do.RepeatEvents(for_seconds=seconds):
+            return seconds
+        case do.Partition(for_seconds=seconds, late_seconds=late):
+            return seconds + (late or 0.0) + _SEEN_AGAIN_SECONDS
+        case do.HandBack(undo=True) | do.LoseControlState() | do.RelistWatches():
+            return _SEEN_AGAIN_SECONDS
+        case do.HandBack() | do.Scribble() | do.Lead() | do.StepHostClock() | do.StepServerClock():
+            return NEVER
+    return _shaken(step.action)
+
+
+def _shaken(action: do.Action) -> float:
     match action:
-        case do.DisturbCalls(picked=picked):
-            return not picked.calls <= _OTHERS
-        case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
-            return True
-        case do.Restart(replica=replica):
-            return replica != BUILT_IN
-        case do.HandBack() | do.Scribble() | do.LoseControlState() | RestartLifecycle():
-            return True
-        case do.Freeze() | do.Partition() | do.Outage() | do.Lead() | do.StepHostClock() | do.StepServerClock():
-            return True
-    return False
+        case (
+            do.CutWatches(for_seconds=seconds)
+            | do.Freeze(for_seconds=seconds)
+            | do.Outage(for_seconds=seconds)
+            | do.StopServer(for_seconds=seconds)
+            | do.RestartLifecycle(after_seconds=seconds)
+        ):
+            return seconds + _SEEN_AGAIN_SECONDS
+    return -NEVER
+
+
+def _called_again(action: do.DisturbCalls) -> float:
+    if action.picked.calls <= _OTHERS:
+        return -NEVER
+    lasts = NEVER if action.picked.times is not None or action.for_seconds is None else action.for_seconds
+    return lasts + action.fault.delay_seconds + action.fault.back_seconds + _CALLED_AGAIN_SECONDS
+
+
+def _lags(scenario: Scenario) -> Iterator[Span]:
+    """Return from when until when watches lag: the next such step ends one."""
+    lags = [
+        (step.at, step.action)
+        for step in scenario.steps
+        if isinstance(step.action, do.LagWatches) and step.action.replica != BUILT_IN
+    ]
+    for number, (at, lag) in enumerate(lags):
+        ends = (
+            later_at
+            for later_at, later in lags[number + 1 :]
+            if later.watch in (lag.watch, "all") and later.replica in (lag.replica, None)
+        )
+        if lag.by_seconds:
+            yield Span(at, next(ends, NEVER) + lag.by_seconds + _SEEN_AGAIN_SECONDS)
 
 
 def is_built_in(process: str) -> bool:
@@ -83,13 +138,20 @@ def is_built_in(process: str) -> bool:
 class AdoptionJudge:
     """Judges all processes.
 
-    ``control_state`` returns the content of the ConfigMap. ``calm_until``: nothing is disturbed before that time.
+    ``control_state`` returns the content of the ConfigMap. ``leaders`` returns who may act at a time, each process with
+    since when. ``disturbed``: when adoption is disturbed; None: whether a countdown was taken over is not judged.
     """
 
     def __init__(
-        self, truth: Truth, control_state: Callable[[], ControlState | None], breach: Breach, calm_until: float
+        self,
+        truth: Truth,
+        control_state: Callable[[], ControlState | None],
+        breach: Breach,
+        leaders: Callable[[float], Mapping[str, float]] = lambda _: {},
+        disturbed: Sequence[Span] | None = None,
     ) -> None:
-        self._calm_until = calm_until
+        self._leaders = leaders
+        self._disturbed = disturbed
         self._settings = truth.settings.adoption
         self.marked: set[str] = set()
         self._truth = truth
@@ -144,12 +206,15 @@ class AdoptionJudge:
                 self._breach("control state unknown", trace, "whether pods may be adopted was never read")
             elif control_state.no_adoption is not None:
                 self._breach("adoption was stopped", trace, "it had read that nothing is to be adopted")
-            replicas = [number for number in self._adopts if trace.process.startswith(f"replica {number},")]
-            if trace.call is CallKind.ADOPT and not all(self._adopts[number] for number in replicas):
+            if trace.call is CallKind.ADOPT and not self._takes_over(trace.process):
                 self._breach("adopted without the flag", trace, f"{trace.process} takes nothing over")
             now = self._control_state() or ControlState()
             if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
                 self._breach("adoption was stopped", trace, "it had confirmed that it adopts nothing")
+
+    def _takes_over(self, process: str) -> bool:
+        """Return whether a process has the flag."""
+        return all(adopts for number, adopts in self._adopts.items() if process.startswith(f"replica {number},"))
 
     def check_change(self, trace: Trace, before: JsonObject, after: JsonObject, node: NodeState | None) -> None:
         """Check that a change of a pod moves seconds between spec and note, and changes nothing else.
@@ -234,12 +299,12 @@ class AdoptionJudge:
             self._breach("adopted, but evicted", trace, f"{uid} was adopted, as was seen at {seen_at:.3f}")
 
     def _check_was_adopted(self, trace: Trace) -> None:
-        """Check that a pod that the built-in controller begins to delete could not have been adopted before.
+        """Check that a pod that the built-in controller begins to delete could not have been taken over before.
 
-        This is judged only if nothing was disturbed until 5 s after it could be known that it was late: a countdown is
-        taken over shortly before its timer, and what fails until then is tried again.
+        It could if one process has led long enough, and nothing was disturbed, from when it could be known that the
+        countdown was late: it is taken over shortly before its timer, and what fails until then is tried again.
         """
-        if not self._settings.enabled:
+        if not self._settings.enabled or self._disturbed is None:
             return
         bearers = [uid for uid, _ in self._truth.living() if self._truth.names[uid] == trace.subject]
         if not bearers:
@@ -248,9 +313,11 @@ class AdoptionJudge:
         node = self._truth.node_now(pod.node)
         if node is None or not node.taints or _never_adopted(body) or pod.left_alone:
             return
-        known_at = max(_BEGINNING_SECONDS, pod.edited_at, *node.taints.values())
-        late_at = max(known_at, trace.at - _BEFORE_SECONDS)
-        if late_at + _ADOPTED_WITHIN_SECONDS > min(self._calm_until, trace.at):
+        led_from = min((at for name, at in self._leaders(trace.at).items() if self._takes_over(name)), default=NEVER)
+        calm_from = max((span.end for span in self._disturbed if span.begin <= trace.at), default=-NEVER)
+        since = max(*node.taints.values(), node.resumed_at)
+        known_at = max(led_from + _BEGINNING_SECONDS, calm_from, pod.edited_at, since)
+        if max(known_at, trace.at - _BEFORE_SECONDS) + _ADOPTED_WITHIN_SECONDS > trace.at:
             return  # It may go for a pod by seconds that have just been changed.
         own = replace(pod, rules=())  # The built-in controller knows no ceiling.
         tolerance = min(tolerated_for(own, node, key, value) for key, value, _ in node.taints)

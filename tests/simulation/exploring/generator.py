@@ -22,6 +22,7 @@ from tests.simulation.exploring.racing import Races
 from tests.simulation.exploring.random_faults import RandomFaults
 from tests.simulation.exploring.refusal_worlds import RefusalWorlds
 from tests.simulation.exploring.restraining import KINDS, LOST, NAMESPACES, RACING, JsonObject
+from tests.simulation.exploring.takeovers import taken_over
 from tests.simulation.exploring.worlds import Worlds
 
 KEYS, VALUES = ("a", "b"), ("1", "2")
@@ -45,6 +46,8 @@ def made_up(seed: int) -> JsonObject:
         return about_ceilings
     if (about_lost_nodes := lose_nodes(seed)) is not None:
         return about_lost_nodes
+    if (about_takeovers := taken_over(seed)) is not None:
+        return about_takeovers
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
     add_dry_run(document, seed)

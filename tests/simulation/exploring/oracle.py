@@ -11,11 +11,11 @@ Liveness, after faults have stopped: every due pod is gone unless something hold
 Terminating, and no pod that stays has the condition.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, is_built_in
+from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, Span, is_built_in
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
 from tests.simulation.exploring.ordering import OrderJudge
@@ -56,7 +56,7 @@ class ExplorationOracle:
     """Collects ``violations``.
 
     ``control_state`` returns the content of the ConfigMap. ``disturbances``: the faults; None: lateness is not judged.
-    ``elected`` False: any process may act. ``calm_until``: nothing is disturbed before that time. ``restarted_at``:
+    ``elected`` False: any process may act. ``disturbed``: when adoption is; see ``adopting``. ``restarted_at``:
     when a process was last killed; ``peace_at``: when faults stopped.
     """
 
@@ -66,7 +66,7 @@ class ExplorationOracle:
         control_state: Callable[[], ControlState | None],
         disturbances: Disturbances | None = None,
         elected: bool = True,
-        calm_until: float = -NEVER,
+        disturbed: Sequence[Span] | None = None,
     ) -> None:
         self.truth = Truth(settings)
         self.handling = HandlingJudge(settings, self.truth, self._break)
@@ -81,7 +81,7 @@ class ExplorationOracle:
         )
         self.trying = TryingJudge(self.truth, self._break)
         self.order = OrderJudge(settings, self.truth, disturbances, self._break)
-        self.adoption = AdoptionJudge(self.truth, control_state, self._break, calm_until)
+        self.adoption = AdoptionJudge(self.truth, control_state, self._break, self._leaders, disturbed)
         self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
         # Pods that a dry run has reported as evicted.
@@ -166,6 +166,11 @@ class ExplorationOracle:
         if not self._elected:
             return -NEVER
         return seen.leads_since if at < seen.fenced_at else NEVER
+
+    def _leaders(self, at: float) -> Mapping[str, float]:
+        """Return the processes that may act, each with since when."""
+        living = self._seen.keys() - self._dead
+        return {name: since for name in living if (since := self._leads_since(name, at)) < NEVER}
 
     # What processes see
 

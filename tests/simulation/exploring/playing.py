@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import yaml
-from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS, calm_until
+from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS, disturbed
 from tests.simulation.exploring.dry_runs import DryRunReports
 from tests.simulation.exploring.excuses import Disturbances, holds_back
 from tests.simulation.exploring.oracle import ExplorationOracle
@@ -101,6 +101,18 @@ class _PostedEvents(Timeline):
         self._note(entry, self._gate.may_act())
 
 
+class _Stage(ReplayStage):
+    """A stage on which the built-in controller's watches are disturbed only by steps that name it.
+
+    Whether it ignores a note is judged by what it has seen.
+    """
+
+    def streams(self, watch: str = "all", replica: int | None = None) -> list[Streams]:
+        """Return the watches of one replica, or (None) of all of this controller's."""
+        numbers = range(1, len(self.replicas) + 1) if replica is None else [replica]
+        return [each for number in numbers for each in super(_Stage, self).streams(watch, number)]
+
+
 class _Playing:
     def __init__(self, scenario: Scenario, enough: Callable[[str], bool]) -> None:
         self._scenario = scenario
@@ -110,7 +122,7 @@ class _Playing:
         self._timeline = Timeline()
         settings = scenario.settings
         self._digest = hashlib.sha256()
-        self._stage = ReplayStage(
+        self._stage = _Stage(
             self._timeline,
             settings,
             production_parsing(),
@@ -124,16 +136,13 @@ class _Playing:
             auditor=self._trace,
             reporters=self._reporters,
         )
-        for built_in in self._stage.built_ins:
-            # Its watches are undisturbed: whether it ignores a note is judged by what it has seen.
-            built_in.nodes, built_in.pods = Streams(), Streams()
         disturbances = Disturbances(scenario)
         self._late_seconds = disturbances.late_seconds
         self._oracle = ExplorationOracle(
             settings,
             lambda: self._stage.control_state.control_state,
             disturbances,
-            calm_until=calm_until(scenario),
+            disturbed=disturbed(scenario),
         )
         self._stage.cluster.recorder.subscribe(self._oracle.notice)
 
