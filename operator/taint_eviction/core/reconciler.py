@@ -186,7 +186,8 @@ class Reconciler:
         in_turn = list(effective_taints(decision, record.pod, policy, now.at))
         for _, then in in_turn:
             self._tell_breaker(record, then)
-        handling, failures = self.handling(record, decision, now), record.failures
+        handling = handling_of(decision.deciding, record.pod, policy, max(now.at, decision.fire_at))
+        failures = record.failures
         next_taint_at = in_turn[1][0] if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
@@ -306,16 +307,13 @@ def decide_on(
     """Decide on a pod that has been bound to this node since ``bound``; None: the node is not known."""
     if known is None:
         return decide(pod, bound, None, policy)
-    live_node = known.live_node
-    of_node = eviction.on(live_node)
+    of_node = eviction.on(known.live_node)
 
     def ceiling_of(taint_key: str) -> Ceiling | None:
         return of_node.ceiling(taint_key, pod.ref.key.namespace, pod.labels)
 
-    shutting_down, out_of_service = known.shutting_down, live_node.is_out_of_service
-    return decide(
-        pod, bound, known.taints, policy, ceiling_of, shutting_down=shutting_down, out_of_service=out_of_service
-    )
+    off = of_node.out_of_service
+    return decide(pod, bound, known.taints, policy, ceiling_of, shutting_down=known.shutting_down, out_of_service=off)
 
 
 def policy_on(known: KnownNode | None, policy: EvictionPolicy) -> EvictionPolicy:
