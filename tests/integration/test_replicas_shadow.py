@@ -156,7 +156,7 @@ def test_compare_gives_the_verdict_and_the_reasons(story: ShadowStory) -> None:
         verdict, empty, header, *rows = said.out.splitlines()
         assert verdict.endswith(
             " s 4 evictions: 1 the same; 1 that the built-in controller never did; 1 that it alone did;"
-            " 1 by another client before either"
+            " 1 by another client before either (1 by somebody: a deletion names nobody)"
         )
         assert (empty, header.split()[:3]) == ("", ["WHEN", "POD", "NODE"])
         assert len(rows) == 2

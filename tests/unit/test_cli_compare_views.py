@@ -9,6 +9,7 @@ import yaml
 from click.testing import CliRunner
 from tests.unit.builders import EPOCH, ref
 
+from taint_eviction.kube.api_calls import FIELD_MANAGER
 from taint_eviction.reporting.comparisons import comparison_fields
 from taint_eviction.settings import ElectionSettings
 from taint_eviction.shadow.comparison import Comparison, ComparisonResult, DifferenceReason
@@ -70,6 +71,17 @@ def test_a_journal_is_read_though_the_environment_names_a_replica(tmp_path: Path
     line = ["--journal", str(tmp_path / "journal")]
     result = CliRunner().invoke(compare, line, env={"TAINT_EVICTION_SERVER": "http://127.0.0.1:1"})
     assert (result.exit_code, result.stdout) == (0, "in 0 s no eviction to compare\n")
+
+
+def test_who_was_first_is_named_as_far_as_it_is_known() -> None:
+    """The writer of a condition is known; a deletion alone names nobody."""
+    totals = ComparisonTotals(EPOCH)
+    for by, reason in (("kubectl", "EvictionByEvictionAPI"), ("", ""), ("", "Preempted"), (FIELD_MANAGER, "Deletion")):
+        totals.add(Comparison(ref(), "n1", ComparisonResult.SOMEBODY_ELSE, EPOCH, by=by, detail=reason))
+    assert lines(totals) == [
+        "in 6 d 4 evictions: 4 by another client before either (1 by kubectl: EvictionByEvictionAPI, 1 by somebody: a"
+        " deletion names nobody, 1 by somebody: Preempted, 1 by this controller itself, beside its dry run)"
+    ]
 
 
 def test_differences_that_are_not_listed_are_counted() -> None:

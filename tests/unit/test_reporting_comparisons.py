@@ -129,6 +129,18 @@ def test_differences_are_bounded_and_all_are_counted() -> None:
     assert (len(fields["differences"]), fields["compared"]) == (MAX_DIFFERENCES, MAX_DIFFERENCES + 5)
 
 
+def test_who_was_first_is_counted_by_name() -> None:
+    """Names that clients choose are bounded; those that are left out count as unknown, and all survive a new file."""
+    totals = ComparisonTotals(EPOCH)
+    for number in range(30):
+        totals.add(Comparison(ref(), "n1", ComparisonResult.SOMEBODY_ELSE, EPOCH, by=f"client-{number % 25}"))
+    told = comparison_fields(totals, 0, 0, EPOCH + 9)["somebodyElse"]
+    assert told[0] == {"by": None, "reason": None, "pods": 5}
+    assert told[1] == {"by": "client-0", "reason": None, "pods": 2}
+    assert sum(each["pods"] for each in told) == 30
+    assert sorted(totals_line(totals)["first"])[:2] == [["", "", 5], ["client-0", "", 2]]
+
+
 def test_each_result_is_said_in_words() -> None:
     """The words say what the built-in controller did, and why, as far as that is known."""
     only = Comparison(ref(), "n1", ComparisonResult.BUILT_IN_ONLY, 0.0, 0.2, DifferenceReason.GUARD, "paused")

@@ -260,6 +260,18 @@ def test_somebody_else_before_either() -> None:
     assert [each.detail for each in on.found] == ["", "EvictionByEvictionAPI"]
 
 
+def test_a_condition_that_was_set_long_before_the_end_names_nobody() -> None:
+    """Nor does the built-in controller's, after an eviction of its own that was refused: it did not end the pod."""
+    on = ShadowStage()
+    old = PodDisruption("EvictionByEvictionAPI", "drain", EPOCH)
+    failed = PodDisruption("DeletionByTaintManager", "kube-controller-manager", EPOCH)
+    drained, marked = pod(tolerates(300)), pod(tolerates(300), name="web-1", uid="b")
+    on.sees(TAINTED, drained, marked)
+    on.at(200).deletes(replace(drained, disruption=old))
+    on.deletes(replace(marked, disruption=failed))
+    assert [(each.result.value, each.by, each.detail) for each in on.found] == [("somebody_else", "", "")] * 2
+
+
 def test_this_controller_beside_its_dry_run_is_not_the_built_in_one() -> None:
     """Its condition has the built-in controller's reason; managedFields say who wrote it."""
     on, web = ShadowStage(), pod(tolerates(30))

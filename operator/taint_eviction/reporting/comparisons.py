@@ -77,7 +77,7 @@ def in_words(comparison: Comparison) -> str:
             early = f", {seconds:.0f} s before the deadline here" if seconds >= 1 else ""
             said = f"it alone evicted the pod{early}"
         case ComparisonResult.SOMEBODY_ELSE:
-            said = "somebody else was first"
+            said = "somebody else was first" + (f" ({comparison.by})" if comparison.by else "")
     return f"{said}: {text}" if text else said
 
 
@@ -102,6 +102,7 @@ def totals_line(totals: ComparisonTotals) -> JsonObject:
         "since": totals.since_epoch,
         "counts": counts,
         "unseen": totals.unseen,
+        **({"first": [[by, reason, pods] for (by, reason), pods in totals.first.items()]} if totals.first else {}),
         **later,
     }
 
@@ -145,6 +146,8 @@ class JournalComparisons:
         counts = Counter({ComparisonResult(name): int(count) for name, count in line["counts"].items()})
         span = None if later is None else (_number(later[0]), _number(later[1]))
         self.totals = ComparisonTotals(since, counts, span, self.totals.differences, unseen)
+        for by, reason, pods in line.get("first", ()):
+            self.totals.count_first(_text(by), _text(reason), int(_number(pods)))
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -199,6 +202,10 @@ def comparison_fields(totals: ComparisonTotals, outstanding: int, unseen: int, n
         "compared": totals.counts.total(),
         "results": {result.value: totals.counts[result] for result in ComparisonResult},
         "laterSeconds": totals.later and {"min": round(totals.later[0], 1), "max": round(totals.later[1], 1)},
+        "somebodyElse": [
+            {"by": by or None, "reason": reason or None, "pods": pods}
+            for (by, reason), pods in totals.first.most_common()
+        ],
         "outstanding": outstanding,
         "unseen": unseen,
         "differences": [_difference(each) for each in totals.differences],

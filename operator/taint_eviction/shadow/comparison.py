@@ -89,8 +89,20 @@ class PodEnd(NamedTuple):
         """
         if self.reason != BUILT_IN_REASON or self.by == _OWN_MANAGER:
             return False
-        recent = self.marked_at is None or self.at - self.marked_at <= _MARK_COUNTS_SECONDS
-        return recent or any(is_same(self.at, at) for at in expected_at)
+        return self._recent or any(is_same(self.at, at) for at in expected_at)
+
+    @property
+    def writer(self) -> tuple[str, str]:
+        """Return who else ended the pod, and the reason of the condition; "" for both if nothing tells it.
+
+        A deletion names nobody: only who set a condition right before it is known.
+        """
+        is_built_in = self.reason == BUILT_IN_REASON and self.by != _OWN_MANAGER
+        return ("", "") if is_built_in or not self._recent else (self.by, self.reason)
+
+    @property
+    def _recent(self) -> bool:
+        return self.marked_at is None or self.at - self.marked_at <= _MARK_COUNTS_SECONDS
 
 
 def marked_by_built_in(pod: Pod) -> bool:

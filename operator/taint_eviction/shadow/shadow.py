@@ -198,15 +198,19 @@ class Shadow:
             if is_built_in:
                 self._ended_before(tracked, end, known, now)
             elif known.pending is not None:
-                self._found(tracked, now, ComparisonResult.SOMEBODY_ELSE, by=end.by, detail=end.reason)
+                self._somebody_else(tracked, end, now)
             return
         late_seconds = end.at - tracked.evicted_at
         if is_built_in:
             self._agree(tracked, end, tracked.decision, late_seconds, now)
         elif late_seconds <= SAME_SECONDS:
-            self._found(tracked, now, ComparisonResult.SOMEBODY_ELSE, by=end.by, detail=end.reason)
+            self._somebody_else(tracked, end, now)
         else:
             self._never(tracked, late_seconds, "until somebody else deleted it", now)
+
+    def _somebody_else(self, tracked: TrackedPod, end: PodEnd, now: Moment) -> None:
+        by, reason = end.writer
+        self._found(tracked, now, ComparisonResult.SOMEBODY_ELSE, by=by, detail=reason)
 
     def _ended_before(self, tracked: TrackedPod, end: PodEnd, known: Explanation, now: Moment) -> None:
         """Compare a pod that the built-in controller evicted before it was evicted here."""

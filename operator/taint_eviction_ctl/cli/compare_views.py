@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from taint_eviction.kube.api_calls import FIELD_MANAGER
 from taint_eviction_ctl.cli.tables import table_lines
 from taint_eviction_ctl.planning.wording import many, span, utc
 
@@ -36,12 +37,27 @@ def verdict(document: Mapping[str, Any]) -> str:
         "never": "{} that the built-in controller never did",
         "later": f"{{}} that it did later, by {_range(document['laterSeconds'])}",
         "built_in_only": "{} that it alone did",
-        "somebody_else": "{} by another client before either",
+        "somebody_else": f"{{}} by another client before either{_writers(document)}",
     }
     parts = [text.format(results[name]) for name, text in said.items() if results[name]]
     different = any(results[name] for name in _DIFFERENT)
     found = f"{observed} {many(document['compared'], 'eviction')}: {'; '.join(parts)}"
     return click.style(found, fg="yellow" if different else "green")
+
+
+def _writers(document: Mapping[str, Any]) -> str:
+    """Return who was first, as far as that is known."""
+    said = []
+    # A controller of another version may not say it.
+    for each in document.get("somebodyElse", ()):
+        if each["by"] == FIELD_MANAGER:
+            who = "this controller itself, beside its dry run"
+        elif each["by"] is None and each["reason"] is None:
+            who = "somebody: a deletion names nobody"
+        else:
+            who = ": ".join(filter(None, (each["by"] or "somebody", each["reason"])))
+        said.append(f"{each['pods']} by {who}")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _range(later: Mapping[str, float] | None) -> str:
