@@ -10,6 +10,9 @@ from typing import Any
 from taint_eviction.core.objects import SHUTTING_DOWN
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
+from taint_eviction.kube.adoption_patches import MAX_NOTE, NOTE_ANNOTATION
+from taint_eviction.kube.condition_patches import CONDITION_TYPE
+from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION, MIRROR_ANNOTATION
 
 _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
 _NODE_METADATA = ("name", "uid", "resourceVersion", "labels")
@@ -26,18 +29,14 @@ _POD_METADATA = (
     "managedFields",
     "ownerReferences",
 )
-_HOLD = "taint-eviction/hold"
-_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/seconds")
-# The reader refuses longer annotations, also what is left of them here.
-_LONGEST_NOTE = 8192
+_ANNOTATIONS = (MIRROR_ANNOTATION, NOTE_ANNOTATION)
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 # A condition's lastHeartbeatTime changes without a change of its status.
 _NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
 _OWNER_REFERENCE = ("kind", "name", "uid", "controller")
 # The reader takes a name or a reason of 253 characters from so many.
 _LONGEST_TEXT = 4 * 253
-_DISRUPTION_TARGET = "DisruptionTarget"
-_OWNED_DISRUPTION_TARGET = f'k:{{"type":"{_DISRUPTION_TARGET}"}}'
+_OWNED_CONDITION = f'k:{{"type":"{CONDITION_TYPE}"}}'
 _OWNED_BY_KUBELETS = tuple(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "ContainersReady"))
 
 
@@ -62,9 +61,11 @@ def pod_fields(body: JsonObject, parts: PodParts = ALL_PARTS) -> JsonObject:
     """
     kept = _picked(body, _OBJECT)
     metadata = _narrow(kept, "metadata", _POD_METADATA)
-    for key, text in _narrow(metadata, "annotations", (*_ANNOTATIONS, _HOLD) if parts.holds else _ANNOTATIONS).items():
-        if isinstance(text, str) and len(text) > _LONGEST_NOTE:
-            metadata["annotations"][key] = text[: _LONGEST_NOTE + 1]
+    names = (*_ANNOTATIONS, HOLD_ANNOTATION) if parts.holds else _ANNOTATIONS
+    for key, text in _narrow(metadata, "annotations", names).items():
+        if isinstance(text, str) and len(text) > MAX_NOTE:
+            # The reader refuses longer annotations, also what is left of them here.
+            metadata["annotations"][key] = text[: MAX_NOTE + 1]
     if isinstance(labels := metadata.get("labels"), dict):
         metadata["labels"] = parts.labels(labels)
     for emptied in ("annotations", "labels"):
@@ -83,7 +84,7 @@ def is_ending(pod: JsonObject) -> bool:
     status = pod.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     return pod["metadata"].get("deletionTimestamp") is not None or (
-        isinstance(conditions, list) and any(condition["type"] == _DISRUPTION_TARGET for condition in conditions)
+        isinstance(conditions, list) and any(condition["type"] == CONDITION_TYPE for condition in conditions)
     )
 
 
@@ -121,7 +122,7 @@ def _condition(condition: Any, types: tuple[str, ...], names: tuple[str, ...]) -
 
 def _pod_condition(condition: Any) -> JsonObject | None:
     """Return a condition that says when the pod was bound, or that it is to end."""
-    kept = _condition(condition, ("PodScheduled", _DISRUPTION_TARGET), _CONDITION)
+    kept = _condition(condition, ("PodScheduled", CONDITION_TYPE), _CONDITION)
     return None if kept is None else _cut_off(kept)
 
 
@@ -157,10 +158,10 @@ def _disruption_target_write(entry: Any) -> JsonObject | None:
     not when, since that changes with other conditions.
     """
     owned = _at(entry, "fieldsV1", "f:status", "f:conditions")
-    if "f:reason" not in _at(owned, _OWNED_DISRUPTION_TARGET):
+    if "f:reason" not in _at(owned, _OWNED_CONDITION):
         return None
     kept: JsonObject = {name: {} for name in _OWNED_BY_KUBELETS if name in owned}
-    fields: JsonObject = {"f:status": {"f:conditions": {_OWNED_DISRUPTION_TARGET: {"f:reason": {}}, **kept}}}
+    fields: JsonObject = {"f:status": {"f:conditions": {_OWNED_CONDITION: {"f:reason": {}}, **kept}}}
     return {**_picked(entry, ("manager",)), "fieldsV1": fields}
 
 

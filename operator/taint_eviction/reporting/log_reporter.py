@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 # What happens every day. Everything else is a warning.
 _USUAL = frozenset({"tainted", "cleared", "scheduled", "cancelled", "evicted", "adopted", "given_back"})
-# What every replica sees, and only the one that leads logs.
-_SEEN = frozenset({"tainted", "cleared", "rewritten", "ready_out_of_service", "scheduled", "cancelled"})
+# What each replica logs; of all else that every replica sees, only the one that leads.
+_LOGGED_BY_ALL = frozenset({"paused", "resumed", "breaker_opened", "breaker_closed"})
 
 # Fields of events that are called otherwise here, and those that are left out.
 _NAMES = {"due_at": "deadline", "deleted_late_seconds": "late_seconds"}
@@ -49,7 +49,7 @@ class LogReporter:
     def report(self, event: Event, now: Moment) -> None:
         """Log an event."""
         level = logging.INFO if event.name in _USUAL else logging.WARNING
-        quiet = event.name in _SEEN and not self._gate.may_act()
+        quiet = not (event.own or event.name in _LOGGED_BY_ALL or self._gate.may_act())
         match event:
             case Evicted():
                 quiet = self._storm.takes(event.node_name, now.at)
