@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import aiohttp
 from test_status import add_guarded_pod
 from tests.stage.controlled import QUICK, Controlled, controlling
 from tests.stage.objects import KEY, add_nodes, add_pod, tolerates, write_kubeconfig
@@ -259,6 +260,36 @@ async def test_a_dry_run_keeps_outcomes_of_its_own(tmp_path: Path) -> None:
             server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
         [kept] = server.list("configmaps")
         assert (kept["metadata"]["name"], kept["data"]["dryRun"]) == (f"{DRY_LEASE}-history", "true")
+
+
+async def test_compare_counts_a_pod_that_was_gone_before_it_was_listed(tmp_path: Path) -> None:
+    """Only the built-in controller's event tells of it; a pod that the dry run has followed is compared anyway."""
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, DRY_RUN, "127.0.0.1", port) as dry:
+        await until(dry.application.gate.may_act)
+        server.taint("n1", KEY)
+        add_pod(server, "followed", "n1")
+        await until(lambda: dry.metric("attempts_total", outcome="dry_run"))
+        for name in ("followed", "gone"):
+            about = {"kind": "Pod", "namespace": "default", "name": name}
+            said = {"reason": "TaintManagerEviction", "message": f"Marking for deletion Pod default/{name}"}
+            event = {"metadata": {"name": f"{name}.1"}, "involvedObject": about, **said, "type": "Normal"}
+            server.create("events", {**event, "lastTimestamp": server.clock.timestamp()})
+        compared = await invoked("compare", *flags)
+        gone = "1 more pod was gone before the dry run had listed it, marked for deletion by its events: default/gone"
+        assert (compared.code, compared.out.splitlines()[-1]) == (0, gone)
+        document = json.loads((await invoked("compare", *flags, "-o", "json")).out)
+        assert [each["pod"] for each in document["unlisted"]["pods"]] == ["default/gone"]
+        server.faults.add(resource="events", status=403)
+        compared = await invoked("compare", *flags)
+        assert (
+            "not checked: which pods were gone before the dry run had listed them: events: not read: " in compared.out
+        )
+        too_many = ",".join(["default/a"] * 101)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{dry.listen}/compare?pods={too_many}") as answer,
+        ):
+            assert answer.status == 400
 
 
 async def test_where_outcomes_cannot_be_kept_evictions_go_on_and_status_says_so(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ from taint_eviction.shadow.totals import ComparisonTotals
 
 logger = logging.getLogger(__name__)
 
+# Of how many pods a client may ask at once whether they were followed.
+MAX_NAMES = 100
+
 _LOOK_SECONDS = 1.0
 # Other lines of the journal need not be decoded.
 _WORDS = (b'"compared', b'"evicted"', b'"journal"')

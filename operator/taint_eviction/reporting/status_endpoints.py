@@ -11,10 +11,17 @@ from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.status import Status
 from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.release_query import read_release, release_document
-from taint_eviction.reporting.comparisons import comparison_fields
+from taint_eviction.reporting.comparisons import MAX_NAMES, comparison_fields
 from taint_eviction.reporting.explanation_document import explanation_document, unknown_document
 from taint_eviction.reporting.pending_pages import MAX_PODS, Busy, PendingPages, Place
-from taint_eviction.reporting.status_document import ProcessState, document_head, state_of, status_document, status_row
+from taint_eviction.reporting.status_document import (
+    ProcessState,
+    document_head,
+    state_of,
+    status_document,
+    status_row,
+    time_text,
+)
 from taint_eviction.runtime.ports import Clock
 from taint_eviction.shadow.shadow import Shadow
 
@@ -89,9 +96,18 @@ class StatusEndpoints:
         return 200, explanation_document(explanation, self._status, process, now)
 
     async def compare(self, query: Mapping[str, str]) -> Answer:
-        """Answer with the comparisons of a dry run."""
+        """Answer ``?pods=NS/NAME,NS/NAME``, which is optional, with the comparisons of a dry run.
+
+        The document's ``notFollowed`` has the names of which this process has followed no pod since ``followedSince``.
+        """
         shadow, now = self._shadow, self._clock.now()
         if shadow is None:
             return 404, {"error": "only a dry run compares: ask the replica that runs with --dry-run"}
+        names = [name for name in query.get("pods", "").split(",") if name]
+        if len(names) > MAX_NAMES:
+            return 400, {"error": f"pods has more than {MAX_NAMES} names"}
+        unknown = [name for name in names if not shadow.has_followed(NamespacedName(*name.partition("/")[::2]))]
+        since = time_text(now.at if shadow.begun_at is None else shadow.begun_at, now)
         found = comparison_fields(shadow.totals, shadow.outstanding(now), shadow.unseen, now.server_epoch)
-        return 200, {**document_head("Comparison", self._process(), now), **found}
+        followed = {"followedSince": since, "notFollowed": unknown}
+        return 200, {**document_head("Comparison", self._process(), now), **found, **followed}

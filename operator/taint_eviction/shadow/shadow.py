@@ -19,7 +19,7 @@ from taint_eviction.core.facts import Fact, PodGone, PodSeen, PodsReleased, Pods
 from taint_eviction.core.gone_objects import list_is_newer
 from taint_eviction.core.guards import WaitReason
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.core.objects import NamespacedName, Pod, PodRef
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.shadow.comparison import (
     Comparison,
@@ -72,6 +72,8 @@ class Shadow:
         self._evicted_epochs = dict(evicted_epochs or {})
         self._begun_at: float | None = None
         self._tracked = TrackedPods()
+        # The names of all pods that were tracked lately.
+        self._names: OrderedDict[NamespacedName, None] = OrderedDict()
         # By UID: pods that were evicted here, and are checked in turn.
         self._open: OrderedDict[str, TrackedPod] = OrderedDict()
         # By UID: pods that ended while they were held here only briefly: when, and by whom.
@@ -334,8 +336,21 @@ class Shadow:
             tracked = self._track(known.record.pod, now)
         return tracked
 
+    @property
+    def begun_at(self) -> float | None:
+        """When this process observed the first fact, None: none so far."""
+        return self._begun_at
+
+    def has_followed(self, key: NamespacedName) -> bool:
+        """Return whether a pod of this name was followed by this process; of others it has compared nothing."""
+        return key in self._names
+
     def _track(self, pod: Pod, now: Moment) -> TrackedPod:
         tracked = TrackedPod(pod, now.at)
+        self._names[pod.ref.key] = None
+        self._names.move_to_end(pod.ref.key)
+        if len(self._names) > MAX_TRACKED:
+            self._names.popitem(last=False)
         self._tracked.add(tracked)
         if len(self._tracked) > MAX_TRACKED:
             oldest = self._tracked.oldest()

@@ -9,12 +9,14 @@ from click.core import ParameterSource
 
 from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.reporting.comparisons import JournalComparisons, comparison_fields
+from taint_eviction.files.kubernetes_times import parse_rfc3339
+from taint_eviction.reporting.comparisons import MAX_NAMES, JournalComparisons, comparison_fields
 from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction_ctl.cli.asking import Ask, Document, ask, ask_shadow_flags, put
 from taint_eviction_ctl.cli.compare_views import comparison_lines
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import verb
+from taint_eviction_ctl.cli.history_sources import event_outcomes
 
 
 @verb()
@@ -37,6 +39,9 @@ def compare(**flags: Any) -> None:
     Asks the replica that holds the dry run's Lease, through the API server, or the replica at --server. The former
     needs the rights to get leases and pods/proxy. --journal reads the file of `run --dry-run --journal` instead.
 
+    With your rights it also reads Kubernetes' events, which tell of pods that the built-in controller deleted before
+    the dry run had listed them.
+
     Exit codes: 0 answered; 2 wrong usage, or no such file; 3 no dry run answers.
     """
     if flags["journal"] is None:
@@ -48,7 +53,31 @@ def compare(**flags: Any) -> None:
 
 
 async def _show_answer(asking: Ask, flags: Mapping[str, Any]) -> None:
-    _show(await asking("/compare", {}), flags)
+    document = await asking("/compare", {})
+    # The dry run at --server may be of another cluster than the events.
+    if not flags["server"]:
+        document["unlisted"] = await _unlisted(asking, document, flags)
+    _show(document, flags)
+
+
+async def _unlisted(asking: Ask, document: Document, flags: Mapping[str, Any]) -> Document:
+    """Return the pods that the built-in controller has marked for deletion, by its events, and the dry run never saw.
+
+    They were gone before the pods of their node had been listed, as a pod without a grace period may be.
+    """
+    # A controller of another version cannot say which pods it has followed.
+    if (since := document.get("followedSince")) is None:
+        return {"pods": [], "problem": "the dry run does not say which pods it has followed"}
+    events = await event_outcomes(flags, {}, dry_run=False)
+    marked = {
+        f"{each['namespace']}/{each['name']}": each["time"]
+        for each in sorted(events.outcomes, key=lambda each: str(each["time"]))
+        if each["outcome"] == "marked" and (parse_rfc3339(each["time"]) or 0.0) >= (parse_rfc3339(since) or 0.0)
+    }
+    newest = list(marked)[-MAX_NAMES:]
+    answer = await asking("/compare", {"pods": ",".join(newest)}) if newest else {"notFollowed": []}
+    unlisted = [{"pod": name, "at": marked[name]} for name in answer["notFollowed"]]
+    return {"pods": unlisted, "problem": events.problem or None}
 
 
 def _of_journal(path: Path) -> Document:

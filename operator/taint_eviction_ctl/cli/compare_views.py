@@ -10,6 +10,7 @@ from taint_eviction_ctl.cli.tables import table_lines
 from taint_eviction_ctl.planning.wording import many, span, utc
 
 _HEADER = ("WHEN", "POD", "NODE", "BUILT-IN CONTROLLER")
+_MAX_NAMED = 5
 _DIFFERENT = ("never", "later", "built_in_only")
 
 
@@ -73,4 +74,18 @@ def _notes(document: Mapping[str, Any]) -> list[str]:
         notes.append(f"{document['outstanding']} more evictions that the built-in controller has not done yet")
     if document["unseen"]:
         notes.append(f"for {document['unseen']} more it is not known what the built-in controller did")
+    return notes + _unlisted(document.get("unlisted") or {"pods": [], "problem": None})
+
+
+def _unlisted(document: Mapping[str, Any]) -> list[str]:
+    """Return which pods were gone before they were listed, or why that is not known."""
+    pods, problem = [each["pod"] for each in document["pods"]], document["problem"]
+    notes = (
+        [f"not checked: which pods were gone before the dry run had listed them: events: {problem}"] if problem else []
+    )
+    if pods:
+        named = ", ".join(pods[:_MAX_NAMED]) + (", …" if pods[_MAX_NAMED:] else "")
+        were, them = ("was", "it") if len(pods) == 1 else ("were", "them")
+        gone = f"{were} gone before the dry run had listed {them}, marked for deletion by its events"
+        notes.append(f"{many(len(pods), 'more pod')} {gone}: {named}")
     return notes
