@@ -59,7 +59,9 @@ FIELDS = objects(
 MANAGED = lists(objects(manager=TEXTS, subresource=TEXTS, time=TEXTS, fieldsV1=FIELDS))
 OWNERS = lists(objects(kind=TEXTS, name=TEXTS, uid=TEXTS, controller=mostly(st.booleans())))
 ANNOTATIONS = mostly(
-    st.dictionaries(st.sampled_from(["kubernetes.io/config.mirror", "taint-eviction/hold", "b"]), TEXTS)
+    st.dictionaries(
+        st.sampled_from(["kubernetes.io/config.mirror", "taint-eviction/hold", "taint-eviction/seconds", "b"]), TEXTS
+    )
 )
 LABELS = TEXTS | st.sampled_from(
     [
@@ -76,6 +78,7 @@ METADATA = mostly(
             "resourceVersion": TEXTS,
             "creationTimestamp": TEXTS,
             "deletionTimestamp": TEXTS,
+            "deletionGracePeriodSeconds": mostly(st.integers()),
             "labels": mostly(st.dictionaries(LABELS, mostly(TEXTS), max_size=2)),
             "annotations": ANNOTATIONS,
             "managedFields": MANAGED,
@@ -84,7 +87,9 @@ METADATA = mostly(
         },
     )
 )
-SPEC = objects(nodeName=TEXTS, taints=TAINTS, tolerations=TOLERATIONS, unschedulable=st.booleans())
+SPEC = objects(
+    nodeName=TEXTS, taints=TAINTS, tolerations=TOLERATIONS, priority=st.integers(), unschedulable=st.booleans()
+)
 STATUS = objects(phase=TEXTS, startTime=TEXTS, conditions=CONDITIONS)
 BODIES = st.fixed_dictionaries({}, optional={"kind": TEXTS, "metadata": METADATA, "spec": SPEC, "status": STATUS})
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from taint_eviction.kopf_shell.kept_fields import node_fields, pod_fields
+from taint_eviction.kube.kubernetes_objects import read_node, read_pod
 
 TAINTS = [{"key": "broken", "effect": "NoExecute"}]
 OWNER = {"manager": "kubectl-taint", "operation": "Update", "time": "t1"}
@@ -111,3 +113,93 @@ def test_parts_of_another_shape_stay_as_they_are() -> None:
     }
     assert pod_fields(odd) == odd
     assert node_fields({"metadata": "x", "spec": 7, "status": None}) == {"metadata": "x", "spec": 7, "status": None}
+
+
+class Asked(dict[str, Any]):
+    """A JSON object that notes the paths of the fields that are asked for."""
+
+    def __init__(self, body: dict[str, Any], path: str, noted: set[str]) -> None:
+        super().__init__({name: noting(value, f"{path}.{name}", noted) for name, value in body.items()})
+        self.path, self.noted = path, noted
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Note the field, and return its value."""
+        self.noted.add(f"{self.path}.{name}")
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        """Do the same."""
+        return self.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Note the field, and return whether it is there."""
+        self.noted.add(f"{self.path}.{name}")
+        return super().__contains__(name)
+
+
+def noting(value: Any, path: str, noted: set[str]) -> Any:
+    """Return JSON whose objects note what is asked for; the entries of a list share a path."""
+    if isinstance(value, list):
+        return [noting(entry, path, noted) for entry in value]
+    return Asked(value, path, noted) if isinstance(value, dict) else value
+
+
+def paths(value: Any, path: str) -> Iterator[str]:
+    """Yield the paths of all fields."""
+    for entry in value if isinstance(value, list) else [value]:
+        for name, inner in entry.items() if isinstance(entry, dict) else ():
+            yield f"{path}.{name}"
+            yield from paths(inner, f"{path}.{name}")
+
+
+def lost(read: Callable[[Any], Any], fields: Callable[[Any], Any], *bodies: dict[str, Any]) -> set[str]:
+    """Return the paths of fields that are read of these objects, and not kept of any of them."""
+    noted: set[str] = set()
+    for body in bodies:
+        read(noting(body, "", noted))
+    return noted - {path for body in bodies for path in paths(fields(body), "")}
+
+
+def test_every_field_that_is_read_of_a_node_is_kept() -> None:
+    """The filter would hide the changes of any other; a write to a subresource is left out as a whole."""
+    write = {"time": "2024-05-01T10:00:00Z", "fieldsV1": {"f:spec": {"f:taints": {}}}}
+    taint = {"key": "broken", "effect": "NoExecute", "value": "v", "timeAdded": "2024-05-01T10:00:00Z"}
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "t", "message": "node is shutting down"}
+    node = {
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}, "managedFields": [write]},
+        "spec": {"taints": [taint]},
+        "status": {"conditions": [ready]},
+    }
+    assert lost(read_node, node_fields, node) == {".metadata.managedFields.subresource"}
+
+
+def test_every_field_that_is_read_of_a_pod_is_kept() -> None:
+    """A second pod has no condition PodScheduled: other fields date its binding."""
+    target = 'k:{"type":"DisruptionTarget"}'
+    write = {"manager": "m", "fieldsV1": {"f:status": {"f:conditions": {target: {"f:reason": {}}}}}}
+    notes = {"kubernetes.io/config.mirror": "h", "taint-eviction/hold": "10m", "taint-eviction/seconds": "[]"}
+    metadata: dict[str, Any] = {"name": "p", "namespace": "d", "uid": "u", "resourceVersion": "1"}
+    metadata |= {
+        "creationTimestamp": "t",
+        "deletionTimestamp": "2024-05-01T10:00:00Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+    owner = {"kind": "Job", "name": "j", "uid": "u", "controller": True}
+    toleration = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 3}
+    conditions = [
+        {"type": kind, "status": "True", "reason": "r", "lastTransitionTime": "2024-05-01T10:00:00Z"}
+        for kind in ("PodScheduled", "DisruptionTarget")
+    ]
+    pod = {
+        "metadata": {
+            **metadata,
+            "annotations": notes,
+            "labels": {"a": "b"},
+            "managedFields": [write],
+            "ownerReferences": [owner],
+        },
+        "spec": {"nodeName": "n", "tolerations": [toleration], "priority": 1},
+        "status": {"phase": "Running", "startTime": "t", "conditions": conditions},
+    }
+    undated = {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"startTime": "t"}}
+    assert lost(read_pod, pod_fields, pod, undated) == set()
