@@ -138,9 +138,7 @@ class ExplorationOracle:
         seen = self._seen.setdefault(trace.process, Seen(trace.at))
         match trace.phase:
             case Phase.SENT:
-                seen.sent[trace.number] = trace
-                if trace.call in _LEADERS_WRITES:
-                    self._check_sent(trace, seen)
+                self._note_sent(trace, seen)
             case Phase.ARRIVED:
                 if trace.call in ENDS:
                     self._note_end_of_pod(trace)
@@ -171,6 +169,13 @@ class ExplorationOracle:
         """Return the processes that may act, each with since when."""
         living = self._seen.keys() - self._dead
         return {name: since for name in living if (since := self._leads_since(name, at)) < NEVER}
+
+    def _note_sent(self, trace: Trace, seen: Seen) -> None:
+        seen.sent[trace.number] = trace
+        if trace.call is CallKind.WRITE_LEASE and not trace.subject:
+            seen.fenced_at = -NEVER  # It releases the Lease, since all its work has ended.
+        if trace.call in _LEADERS_WRITES:
+            self._check_sent(trace, seen)
 
     # What processes see
 
