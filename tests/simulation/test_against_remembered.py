@@ -120,6 +120,11 @@ GIVES_UP = "after refusals as here it gives up, with its fifth try within a seco
             " waited 5 m past its deadline",
         ),
         (
+            {"time": "2030-01-01T00:05:10Z", "lateSeconds": 300.0, "heldBy": ["the circuit breaker", "rule a"]},
+            f"would have evicted it 5 m earlier, at {AT}: it does not know the circuit breaker and rule a; here the pod"
+            " waited 5 m past its deadline",
+        ),
+        (
             {"time": "2029-12-31T23:59:10Z", "lateSeconds": 0.0},
             f"would have evicted it 1 m later, at {AT}, if the taint was still there: a timer that it has set is never"
             " moved",

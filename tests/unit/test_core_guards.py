@@ -459,6 +459,11 @@ def test_a_block_within_another_one_counts_once_and_ends_nothing() -> None:
     ordered(it, 600, NOTHING)
     assert it.blocked_seconds(FLOW, 0, 1000) == 500
     assert it.blocked_seconds(FLOW, 0, 550) == 450
+    everything, of_node, of_namespace = "the pause of all evictions", "a pause of its node", "a pause of its namespace"
+    assert it.blocked_by(FLOW, 0, 1000) == (everything, of_node, of_namespace)
+    assert it.blocked_by(FLOW, 350, 380) == (of_namespace,)
+    assert it.blocked_by(FLOW, 550, 1000) == (everything,)
+    assert it.blocked_by(FLOW, 600, 1000) == ()
 
 
 def test_several_blocks_add_up_and_those_of_others_do_not_count() -> None:
@@ -480,6 +485,7 @@ def test_a_rule_blocks_while_a_policy_with_it_pauses() -> None:
     it.change_policy(GPU_PAUSED, 300)
     it.change_policy(EvictionPolicy(), 350)
     assert it.blocked_seconds(FLOW, 50, 1000) == 100
+    assert it.blocked_by(FLOW, 50, 1000) == (f"rule {FLOW.rule}",)
     assert it.blocked_seconds(FlowKey("n1", "shop", ""), 50, 1000) == 0
 
 

@@ -35,6 +35,7 @@ OUTCOME: dict[str, Any] = {
     "deadline": "2030-03-17T17:46:40.000000Z",
     "lateSeconds": 0.25,
     "heldSeconds": 0.0,
+    "heldBy": ["the circuit breaker"],
     "builtInAt": "2030-03-17T17:46:40.000000Z",
     "call": "delete",
     "tries": 1,

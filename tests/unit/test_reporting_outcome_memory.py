@@ -6,6 +6,7 @@ import orjson
 import pytest
 from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint
 
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.events import CalledOff, Cancelled, Done, Event, Evicted, Failed, Suspended, WorkOutcome
 from taint_eviction.core.facts import PodGone
 from taint_eviction.core.instants import Moment
@@ -82,6 +83,18 @@ def test_an_attempt_that_sent_nothing_is_no_call(outcome: WorkOutcome) -> None:
     memory.attempted(work, outcome, moment(on.now))
     [row] = told(memory, on.finish(work, outcome), moment(on.now))
     assert (row["outcome"], row["call"], row["answer"]) == ("deleted", None, None)
+
+
+def test_what_held_a_pod_past_its_deadline_is_remembered() -> None:
+    """A pod that leaves in time was held by nothing."""
+    for seconds, held_by in ((0.5, []), (60.0, ["the pause of all evictions"])):
+        on, memory = Stage(), OutcomeMemory()
+        on.brain.order(ControlState(Pause()), moment(0.0))
+        on.sees(node(taint()), pod())
+        on.at(seconds).brain.order(ControlState(), moment(seconds))
+        work = on.take_eviction()
+        [row] = told(memory, on.finish(work, Done()), moment(on.now))
+        assert row["heldBy"] == held_by
 
 
 def test_count_and_bytes_are_bounded() -> None:

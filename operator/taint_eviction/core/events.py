@@ -267,13 +267,17 @@ class Cancelled(_PodEvent):
 
 @dataclass(frozen=True, slots=True)
 class Evicted(_PodEvent):
-    """The API server has accepted a pod's deletion, ``late_seconds`` after its deadline."""
+    """The API server has accepted a pod's deletion, ``late_seconds`` after its deadline.
+
+    ``held_by``: which guards have blocked it since then, as far as this process knows.
+    """
 
     name = "evicted"
     own = True
     decision: Evict
     late_seconds: float
     controller: ControllerRef | None = field(default=None, compare=False)
+    held_by: tuple[str, ...] = field(default=(), compare=False)
 
     def sentence(self, times: Times, dry_run: bool) -> str:
         """Return what has happened; in a dry run, what would have."""

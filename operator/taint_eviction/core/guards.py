@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import chain
 from typing import ClassVar
 
 from taint_eviction.core.breaker import Breaker
@@ -352,16 +353,28 @@ class Guards(GuardList):
         after = self.control_state and change(replace(self.control_state, latch=latch))
         return GuardList(_Grounds(after, self._nodes.labels_of, self._grounds.paused_rules))
 
+    def blocked_by(self, flow: FlowKey, since: float, now: float) -> tuple[str, ...]:
+        """Return what has blocked a flow since an instant, as far as this process knows."""
+        return tuple(
+            noun
+            for noun, spans in self._spans(flow).items()
+            if any(begin < now and end > since for begin, end in spans)
+        )
+
+    def _spans(self, flow: FlowKey) -> dict[str, Iterator[tuple[float, float]]]:
+        """Return when a flow was blocked, by the names of what blocked it."""
+        return {
+            **{guard.noun: self._cluster_blocked.of(guard.reason.name) for guard in self._of_cluster},
+            "a pause of its node": self._pauses_blocked.of(PauseScope("node", flow.node_name)),
+            "a pause of its namespace": self._pauses_blocked.of(PauseScope("namespace", flow.namespace)),
+            "a pause of nodes by their labels": self._selected_blocked.of(flow.node_name),
+            f"rule {flow.rule}": self._rules_blocked.of(flow.rule),
+        }
+
     def blocked_seconds(self, flow: FlowKey, since: float, now: float) -> float:
         """Return for how long a flow has been blocked since an instant, as far as this process knows."""
-        spans = [
-            *self._cluster_blocked.of(*(guard.reason.name for guard in self._of_cluster)),
-            *self._pauses_blocked.of(PauseScope("node", flow.node_name), PauseScope("namespace", flow.namespace)),
-            *self._selected_blocked.of(flow.node_name),
-            *self._rules_blocked.of(flow.rule),
-        ]
         seconds, counted_until = 0.0, since
-        for begin, end in sorted(spans):
+        for begin, end in sorted(chain.from_iterable(self._spans(flow).values())):
             seconds += max(0.0, min(end, now) - max(begin, counted_until))
             counted_until = max(counted_until, min(end, now))
         return seconds

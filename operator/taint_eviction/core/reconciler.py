@@ -39,6 +39,9 @@ from taint_eviction.core.take_backs import TakeBacks
 from taint_eviction.core.tiers import Order, Tier, tier_of
 from taint_eviction.core.warnings import EvictionLoops
 
+# An eviction that is so late was held by something.
+_LATE_SECONDS = 1.0
+
 
 class Reconciler:
     """Decides on pods; see the module.
@@ -229,7 +232,10 @@ class Reconciler:
         record.report(decision)
         self._note_order(record, now)
         controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
-        effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
+        held_by: tuple[str, ...] = ()
+        if late_seconds >= _LATE_SECONDS:
+            held_by = self._guards.blocked_by(self.flow(record, decision, now), decision.due_at, now.at)
+        effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller, held_by)]
         # In a dry run no pod is recreated: the same pod would be counted.
         if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:
             effects.append(EvictionLoop(record.ref, node_name, controller, decision.deciding.taint))

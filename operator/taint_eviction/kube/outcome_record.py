@@ -43,6 +43,7 @@ _NAMING_TAINTS = ("taint", "toleration", "byDefault")
 
 # In characters.
 _MAX_TEXT = 1_000
+_MAX_NAMES = 10
 _MAX_NUMBER = 1e12
 
 
@@ -201,6 +202,14 @@ def _instant_or_none(value: object, path: str) -> str | None:
     return None if value is None else _instant(value, path)
 
 
+def _names(value: object, path: str) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or len(value) > _MAX_NAMES:
+        refuse(f"{path} is not a short list")
+    return [_text(each, path) for each in value]
+
+
 def _number(value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MAX_NUMBER:
         refuse(f"{path} is not a number")
@@ -236,6 +245,7 @@ _FIELDS: Mapping[str, Callable[[object, str], Any]] = {
     "deadline": _instant,
     "lateSeconds": _number,
     "heldSeconds": _number,
+    "heldBy": _names,
     "builtInAt": _instant_or_none,
     "call": _text_or_none,
     "tries": _number,

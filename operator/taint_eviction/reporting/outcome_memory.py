@@ -60,7 +60,8 @@ _NO_ATTEMPT = _Attempt()
 class RememberedOutcome(NamedTuple):
     """The outcome of one pod at the instant ``at``, because of the taint in ``why``, which was due at ``due_at``.
 
-    ``built_in_at``: when the built-in controller would have evicted it, None: never.
+    ``held_by``: which guards blocked it after that. ``built_in_at``: when the built-in controller would have evicted
+    it, None: never.
     """
 
     number: int
@@ -72,6 +73,7 @@ class RememberedOutcome(NamedTuple):
     due_at: float
     held_seconds: float
     built_in_at: float | None
+    held_by: tuple[str, ...]
     owner: ControllerRef | None
     attempt: _Attempt
     budget: str | None
@@ -102,6 +104,7 @@ class RememberedOutcome(NamedTuple):
             "deadline": format_micro_time(now.epoch_of(self.due_at)),
             "lateSeconds": round(self.at - self.due_at, 3),
             "heldSeconds": self.held_seconds,
+            "heldBy": list(self.held_by),
             "builtInAt": None if self.built_in_at is None else format_micro_time(now.epoch_of(self.built_in_at)),
             "call": self.attempt.call,
             "tries": self.attempt.tries,
@@ -235,6 +238,7 @@ class OutcomeMemory:
         # Names of nodes and namespaces are shared; those of owners are where they are short.
         owned = 0 if owner is None else len(owner.kind) + len(owner.name)
         size = _OVERHEAD_BYTES + len(ref.key.name) + len(attempt.answer or "") + owned
+        held_by = event.held_by if isinstance(event, Evicted) else ()
         self._number += 1
         self.changes += 1
         self.bytes += size
@@ -248,6 +252,7 @@ class OutcomeMemory:
             decision.due_at,
             decision.held_seconds,
             built_in_at(decision.verdicts),
+            held_by,
             owner,
             attempt,
             budget,

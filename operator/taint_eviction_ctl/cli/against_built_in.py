@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction_ctl.cli.asking import Document
-from taint_eviction_ctl.planning.wording import span, utc
+from taint_eviction_ctl.planning.wording import and_list, span, utc
 
 # Both act at the same time, if no more than this lies between: with a breaker, a pod that is due waits for a moment, in
 # case many nodes are being tainted.
@@ -76,7 +76,9 @@ def _reasons(each: Document, seconds: float) -> Iterator[str]:
         if each["byDefault"]:
             yield "it knows no default tolerance"
         if late:
-            yield f"{_NO_GUARDS}; here the pod waited {span(each['lateSeconds'])} past its deadline"
+            held_by = and_list(each.get("heldBy") or ())
+            knows = f"it does not know {held_by}" if held_by else _NO_GUARDS
+            yield f"{knows}; here the pod waited {span(each['lateSeconds'])} past its deadline"
         elif not (each["heldSeconds"] or each["byDefault"]):
             yield _NEVER_MOVED
     elif seconds < -_SAME_SECONDS:

@@ -29,7 +29,7 @@ from taint_eviction_ctl.cli.tables import table_lines
 from taint_eviction_ctl.cli.values import DAY_SECONDS, PastTime, TimeOfDay, one_object
 from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
 from taint_eviction_ctl.picture.scene import Picture
-from taint_eviction_ctl.planning.wording import span, utc
+from taint_eviction_ctl.planning.wording import and_list, span, utc
 
 _WORDS = {
     "evicted": "was evicted",
@@ -260,13 +260,16 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
 
 
 def _counted(each: Document) -> list[tuple[str, str]]:
-    """Return since when its toleration ran, until when, and how much longer its owner held it."""
+    """Return since when its toleration ran, until when, and what held it after that."""
     if each["since"] is None:
         return []
     held = each["heldSeconds"]
     hold = [("hold", f"its owner held it {span(held)} longer (annotation {HOLD_ANNOTATION})")] if held else []
     until = [("until", utc(each["deadline"]))] if each["toleration"] or held else []
-    return [("since", began(utc(each["since"]), each["sinceBy"])), *hold, *until]
+    # A controller of another version may not say it.
+    by = and_list(each.get("heldBy") or ())
+    held_by = [("held", f"past its deadline, by {by}")] if by else []
+    return [("since", began(utc(each["since"]), each["sinceBy"])), *hold, *until, *held_by]
 
 
 def _from(each: Mapping[str, Any]) -> str:

@@ -142,6 +142,7 @@ def _row(event: JsonObject) -> JsonObject | None:
         "deadline": None,
         "lateSeconds": None,
         "heldSeconds": None,
+        "heldBy": [],
         "builtInAt": None,
         "call": None,
         "tries": None,
