@@ -276,6 +276,33 @@ async def test_a_replica_on_a_lost_node_does_not_count(
     assert found["advice"] == "until another one runs, the loss of node n1 stops evictions"
 
 
+async def test_a_lost_node_is_no_sign_of_a_cluster_of_one_node(at: ClientStage, tmp_path: Path) -> None:
+    """Only one is left of two."""
+    install(at)
+    for node in at.server.list("nodes"):
+        if node["metadata"]["name"] != "n1":
+            at.server.delete("nodes", node["metadata"]["name"])
+    found = (await findings(tmp_path))["replicas"]
+    assert found["state"] == "wrong"
+    assert found["found"].endswith("two: its node n2 is gone")
+
+
+async def test_an_installation_elsewhere_may_take_over_from_the_built_in_controller(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """To switch the built-in one off, as for two that both evict, is no advice then."""
+    add_replica(at, "one", "n1", __version__, "--adopt")
+    add_manager(at)
+    found = await findings(tmp_path, "-n", "elsewhere")
+    assert found["installations"]["advice"].endswith(f"--lease-namespace {NAMESPACE} --lease-name {NAME}")
+    assert found["built-in controller"] == {
+        "check": "built-in controller",
+        "state": "ok",
+        "found": f"active, and countdowns are taken over from it by the installation of Lease {NAMESPACE}/{NAME}",
+        "advice": "",
+    }
+
+
 async def test_one_replica_is_enough_for_a_dry_run(at: ClientStage, tmp_path: Path) -> None:
     """It evicts nobody, so its loss stops nothing, and nobody must be told."""
     add_replica(at, "one", "n1", __version__, "--dry-run")

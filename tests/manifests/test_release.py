@@ -1,11 +1,13 @@
 """Releases: what the script refuses, the bill of materials, and Krew's manifest."""
 
+import importlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,14 @@ def test_krew_installs_the_command_that_kubectl_finds() -> None:
     assert platform["uri"] == "URL/kubectl-taint_eviction-VERSION.tar.gz"
     assert platform["bin"] == "kubectl-taint_eviction"
     assert os.access(CI / platform["bin"], os.X_OK)
+
+
+def test_the_package_installs_what_kubectl_looks_for() -> None:
+    """The plugin and the executable that completes it, by their names on PATH."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    for name in ("kubectl-taint_eviction", "kubectl_complete-taint_eviction"):
+        module, _, function = scripts[name].partition(":")
+        assert callable(getattr(importlib.import_module(module), function))
 
 
 def test_the_plugin_pins_the_package_by_version_and_hash() -> None:

@@ -89,10 +89,13 @@ class _Manager:
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """The built-in controller, and whether this one runs as well, wherever it is installed. ``runs`` None: unknown."""
+    """The built-in controller, and whether this one runs as well, wherever it is installed. ``runs`` None: unknown.
+    ``adopters``: the Leases of installations elsewhere that take its countdowns over.
+    """
 
     manager: _Manager | NotChecked
     runs: bool | None
+    adopters: Sequence[NamespacedName] = ()
 
 
 class Installation:
@@ -212,7 +215,9 @@ class Installation:
         if replicas:
             return _Beside(manager, True)
         try:
-            return _Beside(manager, bool(await self._others(replicas)) or await self._held() is not None)
+            others = await self._others(replicas)
+            adopters = sorted(lease for lease, adopts in others.items() if adopts)
+            return _Beside(manager, bool(others) or await self._held() is not None, adopters)
         except NotChecked:
             return _Beside(manager, None)
 
@@ -233,7 +238,9 @@ class Installation:
             return [CheckResult("replicas", State.FINE, said)]
         if all(replica.dry_run for replica in replicas):
             return [CheckResult("replicas", State.FINE, f"{said}; a dry run needs no second one")]
-        if len(await self._list("nodes", ApiRequest("list", "nodes", query={"limit": 2})) or ()) == 1:
+        # A second replica that is bound had a second node.
+        lost = any(troubles[replica.name] and not replica.waits for replica in replicas)
+        if not lost and len(await self._list("nodes", ApiRequest("list", "nodes", query={"limit": 2})) or ()) == 1:
             return [CheckResult("replicas", State.FINE, f"{said}; the cluster has one node")]
         if len(ready) < len(replicas):
             advice = f"until another one runs, the loss of node {min(nodes)} stops evictions"
@@ -273,11 +280,12 @@ class Installation:
                 return replica.name, f"its node {replica.node} is not Ready"
         return replica.name, ""
 
-    async def _others(self, replicas: Sequence[Replica]) -> set[NamespacedName]:
-        """Return the Leases of other installations that evict."""
+    async def _others(self, replicas: Sequence[Replica]) -> dict[NamespacedName, bool]:
+        """Return the Leases of other installations that evict, and whether they take countdowns over."""
         pods = await self._list("pods", ApiRequest("list", "pods", query={"labelSelector": _OWN_PODS})) or ()
-        others = {each.lease for each in read_replicas(pods, "pods")[0] if not each.dry_run}
-        return others - {self._lease, *(replica.lease for replica in replicas)}
+        own = {self._lease, *(replica.lease for replica in replicas)}
+        others = [each for each in read_replicas(pods, "pods")[0] if not each.dry_run and each.lease not in own]
+        return {each.lease: any(other.adopts for other in others if other.lease == each.lease) for each in others}
 
     async def _other_installations(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         """Report controllers with a Lease of their own elsewhere in the cluster: two leaders evict, not one."""
@@ -446,6 +454,9 @@ class Installation:
             return [CheckResult(check, State.FINE, "may be active: countdowns are taken over from it")]
         if isinstance(manager, NotChecked):
             raise manager
+        if manager.active and beside.adopters:
+            said = f"active, and countdowns are taken over from it by the installation of Lease {_all(beside.adopters)}"
+            return [CheckResult(check, State.FINE, said)]
         if manager.active:
             return [_built_in_active(manager, beside.runs)]
         if manager.malformed:
