@@ -95,7 +95,10 @@ def verbs() -> Iterator[tuple[str, click.Command]]:
 def _row(option: click.Option, context: click.Context) -> tuple[str, ...]:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     extra = option.get_help_extra(context)
-    values = f" `{option.make_metavar(context)}`" if not option.is_flag and option.metavar != "" else ""
+    # A cell of a table cannot have a bar in code.
+    metavar = option.make_metavar(context)
+    words = metavar.strip("[]").split("|") if isinstance(option.type, click.Choice) else metavar.split("|")
+    values = f" `{'` or `'.join(words)}`" if not option.is_flag and option.metavar != "" else ""
     default = extra.get("default", "")
     return (
         names + values,

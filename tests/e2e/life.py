@@ -42,7 +42,7 @@ _TURN_SECONDS = 0.2
 
 
 @dataclass
-class Life:
+class PlayedLife:
     """A cluster in which the controller may be installed, and what plays its nodes.
 
     ``places``: the names of nodes on which pods find a place, one pod each.
@@ -56,7 +56,7 @@ class Life:
     _running: dict[str, RunningController] = field(default_factory=dict)
     _killed: set[str] = field(default_factory=set)
 
-    async def __aenter__(self) -> "Life":
+    async def __aenter__(self) -> "PlayedLife":
         self._relay = web.ServerRunner(web.Server(self._pass_on, access_log=None))
         await self._relay.setup()
         await web.TCPSite(self._relay, self.address, 0).start()
@@ -294,9 +294,9 @@ def own_address() -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def living(cluster: ClusterUnderTest, config: Path, directory: Path, address: str) -> AsyncIterator[Life]:
+async def living(cluster: ClusterUnderTest, config: Path, directory: Path, address: str) -> AsyncIterator[PlayedLife]:
     """Play an installation's life on two nodes, until the end of the block."""
-    async with Life(cluster, config, directory, address) as life:
+    async with PlayedLife(cluster, config, directory, address) as life:
         for short in ("one", "two"):
             await cluster.create_node(short)
             life.places.append(cluster.node_name(short))

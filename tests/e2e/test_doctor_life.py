@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from tests.e2e.cluster import ClusterUnderTest
-from tests.e2e.life import CONTROLLER, KUBE_SYSTEM, MANAGERS, OFF, OVERLAYS, Life, living, own_address, path_of
+from tests.e2e.life import CONTROLLER, KUBE_SYSTEM, MANAGERS, OFF, OVERLAYS, PlayedLife, living, own_address, path_of
 from tests.e2e.test_admission import config, pytestmark
 
 __all__ = ["config", "pytestmark"]
 
 
 @pytest.fixture
-async def life(cluster: ClusterUnderTest, config: Path, tmp_path: Path) -> AsyncIterator[Life]:
+async def life(cluster: ClusterUnderTest, config: Path, tmp_path: Path) -> AsyncIterator[PlayedLife]:
     """A cluster of two played nodes in which nothing is installed, and the built-in controller evicts."""
     if (await cluster.call("GET", "/api/v1/nodes"))["items"]:
         pytest.skip("the cluster has nodes of its own")
@@ -36,7 +36,7 @@ async def life(cluster: ClusterUnderTest, config: Path, tmp_path: Path) -> Async
 
 
 @pytest.fixture
-async def guarded(life: Life) -> Life:
+async def guarded(life: PlayedLife) -> PlayedLife:
     """An installation of overlays/guarded whose leader has begun, with the built-in controller switched off."""
     await life.switch(OFF)
     await life.apply("guarded")
@@ -64,7 +64,7 @@ class Said:
         return {each["check"] for each in self._findings if each["state"] == "wrong"}
 
 
-async def ask(life: Life, *words: str) -> Said:
+async def ask(life: PlayedLife, *words: str) -> Said:
     """Ask the doctor for a document and a table, which say the same."""
     document, table = await life.doctor("-o", "json", *words), await life.doctor(*words)
     assert document.code == table.code, table.out
@@ -74,7 +74,7 @@ async def ask(life: Life, *words: str) -> Said:
     return Said(table.code, said, last)
 
 
-async def test_without_an_installation_the_built_in_controller_evicts(life: Life) -> None:
+async def test_without_an_installation_the_built_in_controller_evicts(life: PlayedLife) -> None:
     """Nothing is wrong then."""
     said = await ask(life)
     assert (said.code, said.wrong()) == (0, set())
@@ -83,7 +83,7 @@ async def test_without_an_installation_the_built_in_controller_evicts(life: Life
     assert (await ask(life, "--strict")).code == 1
 
 
-async def test_a_dry_run_beside_the_built_in_controller_is_right(life: Life) -> None:
+async def test_a_dry_run_beside_the_built_in_controller_is_right(life: PlayedLife) -> None:
     """One replica is enough; it holds the Lease of its own account."""
     await life.apply("dry-run")
     await life.ready(1)
@@ -94,7 +94,7 @@ async def test_a_dry_run_beside_the_built_in_controller_is_right(life: Life) -> 
     assert said.of("leader", "ok").startswith(leader)
 
 
-async def test_two_controllers_evict_until_the_built_in_one_is_switched_off(life: Life) -> None:
+async def test_two_controllers_evict_until_the_built_in_one_is_switched_off(life: PlayedLife) -> None:
     """That is all that is wrong between the two steps."""
     await life.apply("guarded")
     await life.ready(2)
@@ -110,7 +110,7 @@ async def test_two_controllers_evict_until_the_built_in_one_is_switched_off(life
     assert said.of("answers", "ok").startswith("2 replicas serve status and metrics")
 
 
-async def test_a_replica_that_finds_no_place_is_said_by_the_schedulers_words(guarded: Life) -> None:
+async def test_a_replica_that_finds_no_place_is_said_by_the_schedulers_words(guarded: PlayedLife) -> None:
     """It is asked for nothing, so no sentence about its address hides them."""
     standby = await guarded.standby()
     guarded.places.remove(standby["spec"]["nodeName"])
@@ -126,7 +126,7 @@ async def test_a_replica_that_finds_no_place_is_said_by_the_schedulers_words(gua
     assert said.of("answers", "ok").startswith("1 replica serves")
 
 
-async def test_a_replica_on_a_node_that_is_lost_does_not_count(guarded: Life) -> None:
+async def test_a_replica_on_a_node_that_is_lost_does_not_count(guarded: PlayedLife) -> None:
     """The pod itself says that it is ready, before and after the node is gone."""
     standby = await guarded.standby()
     name, node = standby["metadata"]["name"], standby["spec"]["nodeName"]
@@ -137,7 +137,7 @@ async def test_a_replica_on_a_node_that_is_lost_does_not_count(guarded: Life) ->
     assert f"{name}: its node {node} is gone" in (await ask(guarded)).of("replicas", "wrong")
 
 
-async def test_a_leader_that_is_lost_is_replaced_or_missed(guarded: Life) -> None:
+async def test_a_leader_that_is_lost_is_replaced_or_missed(guarded: PlayedLife) -> None:
     """The pods say that they are ready, as pods of a hanging kubelet do."""
     first = await guarded.leader()
     await guarded.stop(first)
@@ -152,7 +152,7 @@ async def test_a_leader_that_is_lost_is_replaced_or_missed(guarded: Life) -> Non
     assert "its holder is gone, and no other replica has taken over" in said.of("leader", "wrong")
 
 
-async def test_what_is_advised_ends_the_theft_of_a_lease(guarded: Life) -> None:
+async def test_what_is_advised_ends_the_theft_of_a_lease(guarded: PlayedLife) -> None:
     """Replicas that have seen the thief's Lease wait for its end also after it is deleted."""
     await guarded.steal_lease(3600)
     said = await ask(guarded)
@@ -166,7 +166,7 @@ async def test_what_is_advised_ends_the_theft_of_a_lease(guarded: Life) -> None:
     assert (await ask(guarded)).of("leader", "ok").startswith(leader)
 
 
-async def test_what_a_rollback_leaves_behind_is_named(guarded: Life) -> None:
+async def test_what_a_rollback_leaves_behind_is_named(guarded: PlayedLife) -> None:
     """Another overlay replaces the flags and leaves the file; another version is not that of the command."""
     await guarded.apply("../base")
     await guarded.rolled_out()
@@ -181,7 +181,7 @@ async def test_what_a_rollback_leaves_behind_is_named(guarded: Life) -> None:
     assert "controller 0.1.0, this command " in (await ask(guarded)).of("versions", "unchecked")
 
 
-async def test_after_a_removal_somebody_evicts_or_nobody_does(guarded: Life) -> None:
+async def test_after_a_removal_somebody_evicts_or_nobody_does(guarded: PlayedLife) -> None:
     """The wrong order leaves the flag of kube-controller-manager behind."""
     await guarded.remove("guarded")
     await guarded.ready(0)
@@ -194,7 +194,7 @@ async def test_after_a_removal_somebody_evicts_or_nobody_does(guarded: Life) -> 
     assert (said.code, said.wrong()) == (0, set())
 
 
-async def test_an_installation_that_takes_over_is_right_beside_the_built_in_controller(life: Life) -> None:
+async def test_an_installation_that_takes_over_is_right_beside_the_built_in_controller(life: PlayedLife) -> None:
     """It is found from its own namespace, and its place is named elsewhere."""
     await life.apply("managed")
     await life.ready(2)

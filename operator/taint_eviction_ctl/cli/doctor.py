@@ -22,6 +22,7 @@ from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import DOCTOR_LEASE_FLAGS, output_flag, verb
+from taint_eviction_ctl.cli.tables import wrapped
 from taint_eviction_ctl.installation.checks import CheckResult, Installation, State
 
 _TIMEOUT_SECONDS = 10.0
@@ -98,10 +99,11 @@ def _document(findings: Sequence[CheckResult]) -> dict[str, Any]:
 def _table(findings: Sequence[CheckResult]) -> list[str]:
     lines = []
     for each in findings:
-        state = click.style(f"{each.state.value:<10}", fg=_COLOURS[each.state])
-        lines.append(f"{state}{each.check:<21}{visible(each.found)}")
+        head = f"{each.state.value:<10}{each.check:<21}"
+        [first, *more] = wrapped(visible(each.found), head, " " * len(head))
+        lines += [click.style(each.state.value, fg=_COLOURS[each.state]) + first.removeprefix(each.state.value), *more]
         if each.advice:
-            lines.append(f"{'':<31}→ {visible(each.advice)}")
+            lines += wrapped(visible(each.advice), f"{'':<{len(head)}}→ ", f"{'':<{len(head)}}  ")
     lines.append(", ".join(f"{count} {state}" for state, count in _counts(findings).items()))
     return lines
 

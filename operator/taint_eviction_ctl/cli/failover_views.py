@@ -1,9 +1,6 @@
 """What holds pods that are Terminating, for people: the first step comes first."""
 
 import re
-import shutil
-import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -11,7 +8,7 @@ from typing import Any
 import click
 
 from taint_eviction.core.objects import OUT_OF_SERVICE
-from taint_eviction_ctl.cli.tables import table_lines
+from taint_eviction_ctl.cli.tables import table_lines, wrapped
 from taint_eviction_ctl.failover.cluster import Terminating
 from taint_eviction_ctl.failover.wording import remove_out_of_service
 from taint_eviction_ctl.planning.wording import many, span, utc
@@ -58,7 +55,7 @@ def _left_tainted(document: Mapping[str, Any]) -> list[str]:
     for node in (node for node in document["outOfServiceNodes"] if node not in stuck):
         said = f"{node} has the taint {OUT_OF_SERVICE}: once the machine works again, remove the taint; until then it"
         command = click.style(remove_out_of_service(node), fg="cyan")
-        lines += ["", *_wrapped(f"{said} keeps pods away", "", "  "), f"  {command}"]
+        lines += ["", *wrapped(f"{said} keeps pods away", "", "  "), f"  {command}"]
     return lines
 
 
@@ -93,19 +90,9 @@ def _first_steps(held: Sequence[PodJson]) -> list[str]:
 def _step(finding: PodJson, head: str) -> list[str]:
     """Return the lines of a finding: the text, what to do, and the command on its own line."""
     indent = " " * len(head)
-    lines = [*_wrapped(finding["text"], head, indent), *_wrapped(f"next: {finding['next']}", indent, indent)]
+    lines = [*wrapped(finding["text"], head, indent), *wrapped(f"next: {finding['next']}", indent, indent)]
     return lines if finding["command"] is None else [*lines, f"{indent}  {click.style(finding['command'], fg='cyan')}"]
 
 
 def _not_checked(sentences: Sequence[str]) -> list[str]:
-    return [line for each in sentences for line in _wrapped(f"not checked: {each}", "  ", "    ")]
-
-
-def _wrapped(text: str, head: str, indent: str) -> list[str]:
-    """Wrap text on a terminal; otherwise each sentence is one line, for grep."""
-    if not sys.stdout.isatty():
-        return [head + text]
-    width = max(40, shutil.get_terminal_size().columns)
-    return textwrap.wrap(
-        text, width, initial_indent=head, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    return [line for each in sentences for line in wrapped(f"not checked: {each}", "  ", "    ")]

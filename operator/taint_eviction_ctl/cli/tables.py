@@ -1,5 +1,8 @@
 """Tables for people: columns as wide as their widest cell; and the colours of words."""
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -8,6 +11,7 @@ import click
 from taint_eviction.cli.visible import visible
 
 Row = Sequence[str]
+_LEAST_WIDTH = 40
 
 bold = partial(click.style, bold=True)
 good = partial(click.style, fg="green")
@@ -38,6 +42,16 @@ def table_lines(
         ]
         lines.append(f"  {'  '.join(cells)}".rstrip())
     return lines
+
+
+def wrapped(text: str, head: str, indent: str) -> list[str]:
+    """Wrap a text after ``head`` on a terminal; otherwise it is one line, for grep."""
+    if not sys.stdout.isatty():
+        return [head + text]
+    width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
+    return textwrap.wrap(
+        text, width, initial_indent=head, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _without_headers() -> bool:
