@@ -2,11 +2,17 @@
 
 import ast
 import re
+import sys
 import tomllib
 from functools import cache
+from inspect import CO_OPTIMIZED
 from pathlib import Path
+from types import FrameType
 
 import pytest
+
+import taint_eviction
+from taint_eviction_lab import replay
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "operator"
@@ -70,6 +76,47 @@ def test_the_journey_visits_each_file_once() -> None:
     """No file has two headings."""
     assert steps()
     assert len(_STEP.findall(JOURNEY.read_text())) == len(steps())
+
+
+_STORY = """
+about: The pod of the journey.
+given:
+  nodes: [node-1]
+timeline:
+  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 20, create: {name: db-0, namespace: shop, nodeName: node-1, tolerations: [maintenance for 30]}}
+expect:
+  shop/db-0: {evicted: 50}
+"""
+_ROOMS = ("core", "runtime", "kube")
+# What else a replay visits: what builds the controller, learns the time at its start, counts for a metric, cuts texts.
+_BESIDE = {
+    *("runtime/assembly.py", "runtime/time_votes.py", "runtime/lasting_failure.py"),
+    *("core/status.py", "core/text.py"),
+}
+
+
+def test_the_journey_names_every_file_that_a_pod_visits(tmp_path: Path) -> None:
+    """A trace of a replay shows no other, apart from what builds and starts the controller."""
+    story = tmp_path / "story.yaml"
+    story.write_text(_STORY)
+    package, visited = Path(taint_eviction.__file__).parent, set[str]()
+
+    def note(frame: FrameType, _event: str, _argument: object) -> None:
+        if frame.f_code.co_flags & CO_OPTIMIZED:  # A function: what is imported is no visit.
+            visited.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        result = replay(story)
+    finally:
+        sys.setprofile(before)
+    assert result.broken == ()
+    files = {str(path.relative_to(package)) for path in map(Path, visited) if path.is_relative_to(package)}
+    visits = {path for path in files if path.startswith(_ROOMS)}
+    named = {path.removeprefix("taint_eviction/") for path in _FILE.findall(JOURNEY.read_text())}
+    assert visits - named <= _BESIDE
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
