@@ -119,7 +119,7 @@ def answers_overtake_the_watch(patch: pytest.MonkeyPatch) -> None:
 
 def absent_taints_wait_for_the_watch(patch: pytest.MonkeyPatch) -> None:
     """An answer ahead of the watch that shows one of several taints gone does not remove that taint."""
-    patch.setattr(KnownNodes, "_let_go_of_absent", lambda *_: None)
+    patch.setattr(KnownNodes, "_drop_absent", lambda *_: None)
 
 
 def answers_wait_for_no_watch(patch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ class Breaker:
         """Note that a person knows of all pods that are due at the next count."""
         self._known_due = math.inf
 
-    def know_more(self, pods: int) -> None:
+    def acknowledge(self, pods: int) -> None:
         """Note that a person knows of so many more due pods: those that a pause has held until now."""
         self._known_due += pods
 

@@ -248,7 +248,7 @@ class Controller:
 
     def _reconsider(self) -> None:
         """Check again which flows are blocked; people know of what is released."""
-        self.breaker.know_more(self._queue.reconsider())
+        self.breaker.acknowledge(self._queue.reconsider())
         self.breaker.unready.dirty = True
         self.breaker.count_due(self._queue.due_together())
 

@@ -150,7 +150,7 @@ class KnownNodes:
             self._gone.remember(known.node.uid, now)
             self._outages.forget(node.name)
         if same is not None and self._is_for_the_watch_to_bring(fact, same):
-            return self._let_go_of_absent(fact, same, now)
+            return self._drop_absent(fact, same, now)
         ahead = None
         if same is not None and same.ahead is not None and fact.asked_at is None:
             is_ahead = (node.resource_version or 0) < (same.ahead.resource_version or 0)
@@ -221,7 +221,7 @@ class KnownNodes:
             for taint in fact.node.taints
         )
 
-    def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode, now: Moment) -> NodeChange | None:
+    def _drop_absent(self, fact: NodeSeen, known: KnownNode, now: Moment) -> NodeChange | None:
         """Observe only which taints are absent from an answer that is ahead of the watch: these evict no pod any more.
         Also observe whether the node is ready, which decides how pods leave a node that is out of service, or lost, and
         its labels, which decide on rules and pauses.

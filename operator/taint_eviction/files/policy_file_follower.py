@@ -61,11 +61,11 @@ class PolicyFileFollower:
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
-            news = await self._off_the_loop(self._read)
-            if isinstance(news, EvictionPolicy):
-                await self._accept(news)
-            elif news is not None:
-                self._reject(news)
+            found = await self._off_the_loop(self._read)
+            if isinstance(found, EvictionPolicy):
+                await self._accept(found)
+            elif found is not None:
+                self._reject(found)
             await asyncio.sleep(_EVERY_SECONDS)
 
     def _read(self) -> News:

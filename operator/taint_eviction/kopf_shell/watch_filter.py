@@ -197,7 +197,7 @@ class WatchFilter:
                 return line, False
             uid, version = _text(body["metadata"], "uid"), _text(body["metadata"], "resourceVersion")
             self._reached = version
-            if event_type != "DELETED" and self._is_no_news(body, uid):
+            if event_type != "DELETED" and self._tells_nothing(body, uid):
                 return _bookmark(body, version), True
             body = self._fields(body)
         except (KeyError, TypeError, AttributeError):
@@ -233,7 +233,7 @@ class WatchFilter:
         else:
             self._shown.add(uid)
 
-    def _is_no_news(self, body: JsonObject, uid: str) -> bool:
+    def _tells_nothing(self, body: JsonObject, uid: str) -> bool:
         """Return whether the listener does not want this object, or knows it. This cheap check comes first."""
         wanted = self._wanted is None or self._wanted(self._kind, body)
         if wanted and (self._known is None or not self._known(self._kind, body)):

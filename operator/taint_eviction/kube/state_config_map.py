@@ -232,11 +232,11 @@ class StateConfigMap:
 
     def _read(self, body: Mapping[str, Any]) -> ControlState:
         control_state, complaints = read_control_state(body)
-        news = [complaint for complaint in complaints if complaint not in self._complaints]
-        for complaint in news[:_MAX_WARNINGS]:
+        new = [complaint for complaint in complaints if complaint not in self._complaints]
+        for complaint in new[:_MAX_WARNINGS]:
             logger.warning("%s: %s", self, complaint)
-        if len(news) > _MAX_WARNINGS:
-            logger.warning("%s: %d more keys are unknown or malformed", self, len(news) - _MAX_WARNINGS)
+        if len(new) > _MAX_WARNINGS:
+            logger.warning("%s: %d more keys are unknown or malformed", self, len(new) - _MAX_WARNINGS)
         self._complaints = set(complaints)
         return control_state
 

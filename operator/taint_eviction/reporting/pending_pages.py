@@ -55,7 +55,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class PendingGroup:
-    """The pods of one node that one taint governs, by state; ``next_at`` is the earliest deadline ahead, if any."""
+    """The pods of one node with one effective taint, by state; ``next_at`` is the earliest deadline ahead, if any."""
 
     counts: Counter[str] = field(default_factory=Counter)
     next_at: float = math.inf

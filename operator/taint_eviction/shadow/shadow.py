@@ -287,11 +287,11 @@ class Shadow:
                 self._agree(tracked, end, decision, end.at - decision.fire_at, now)
         for uid in list(islice(self._open, _SLICE)):
             tracked = self._open.pop(uid)
-            self._look_after(tracked, now)
+            self._follow_up(tracked, now)
             if tracked.is_open:
                 self._open[uid] = tracked
 
-    def _look_after(self, tracked: TrackedPod, now: Moment) -> None:
+    def _follow_up(self, tracked: TrackedPod, now: Moment) -> None:
         if tracked.evicted_at is None or tracked.decision is None or tracked.compared:
             return
         known = self._known(tracked.pod.ref, now)
