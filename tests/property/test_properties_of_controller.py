@@ -385,7 +385,6 @@ class ControllerMachine(RuleBasedStateMachine):
         brain = self.stage.brain
         assert brain.attempts.next_at(moment(self.stage.now)) is None
         assert hints(brain._queue) == {}
-        assert len(brain._reconciler._take_backs._queue) == 0
         assert not any([list(brain.pods), brain.watched_nodes(), brain.nodes.known, brain.pods._by_node])
 
 

@@ -144,8 +144,9 @@ class Stage:
         eviction: EvictionPolicy | None = None,
         breaker: BreakerPolicy | None = None,
         control_state: ControlState | None = NOTHING_ORDERED,
+        dry_run: bool = False,
     ) -> None:
-        self.brain = Controller(policy, eviction_policy=eviction, breaker=breaker, control_state=control_state)
+        self.brain = Controller(policy, dry_run, eviction_policy=eviction, breaker=breaker, control_state=control_state)
         self.now = 0.0
 
     def at(self, seconds: float) -> "Stage":

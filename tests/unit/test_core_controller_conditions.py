@@ -1,7 +1,7 @@
 """Taking back the DisruptionTarget condition, and that nothing is kept of a pod that is gone."""
 
 import pytest
-from tests.unit.builders import Stage, node, pod, ref, taint, tolerates
+from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
 from tests.unit.hints import hints
 
 from taint_eviction.core.decision import StayReason
@@ -278,7 +278,7 @@ def leftovers(stage: Stage) -> dict[str, object]:
         "nodes": brain.nodes.known,
         "watched": brain.watched_nodes(),
         "hints": hints(brain._queue),
-        "take-backs": list(brain._reconciler._take_backs._queue),
+        "what is next": brain.attempts.next_at(moment(stage.now)) is not None,
     }
     return {name: value for name, value in kept.items() if value}
 
@@ -286,9 +286,9 @@ def leftovers(stage: Stage) -> dict[str, object]:
 def test_leftovers_are_found() -> None:
     """The next test can fail, because ``leftovers`` finds what is kept."""
     stage = marked_and_called_off()
-    assert set(leftovers(stage)) == {"records", "known", "by node", "nodes", "watched", "take-backs"}
+    assert set(leftovers(stage)) == {"records", "known", "by node", "nodes", "watched", "what is next"}
     stage.observe(PodsReleased("n1"))
-    assert set(leftovers(stage)) == {"records", "aside", "nodes", "take-backs"}
+    assert set(leftovers(stage)) == {"records", "aside", "nodes", "what is next"}
 
 
 @pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), Suspended(), Failed("denied", 30)])

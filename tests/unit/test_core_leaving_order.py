@@ -464,8 +464,7 @@ def test_pods_that_wait_count_as_due() -> None:
 
 def test_a_dry_run_counts_what_it_has_reported_as_gone() -> None:
     """The pod is still there, and stays."""
-    at = Stage(eviction=TIERS)
-    at.brain._reconciler.dry_run = True
+    at = Stage(eviction=TIERS, dry_run=True)
     at.sees(ready(), plugin(), workload())
     listed(at, plugin(), workload())
     [work] = at.take()
