@@ -301,6 +301,26 @@ def test_a_new_process_continues_the_wait() -> None:
     assert first_at(at, "csi", 5000) == pytest.approx(600, abs=1)
 
 
+def test_a_wait_that_would_be_over_when_the_pod_becomes_known_begins_then() -> None:
+    """The pod has been due for 600 s: it was blocked for a time that nobody knows any more, or nobody was there."""
+    at = Stage(eviction=TIERS)
+    pods = plugin(bound_at=-500), workload(bound_at=-500, created_at=100)
+    at.at(600).sees(dataclasses.replace(ready(), taints=(taint(added_at=-1),)), *pods)
+    listed(at, *pods)
+    assert begun(at) == ["web"]
+    at.at(900).sees(*pods)
+    assert first_at(at, "csi", 2000) == 1200
+
+
+def test_a_deadline_that_moves_into_the_past_begins_a_wait() -> None:
+    """The seconds are shortened when the pods have been there for long; an hour of another pod changes nothing."""
+    at = stage(plugin(3600), workload(3600), workload(3600, "db"))
+    at.at(2000).sees(plugin(60), workload(60))
+    assert begun(at) == ["web"]
+    at.at(2100).sees(plugin(70), workload(3600, "db"))
+    assert first_at(at, "csi", 3000) == 2700
+
+
 def test_until_the_pods_have_been_listed_there_may_be_some_of_earlier_tiers() -> None:
     """A new process may see the plugin's pod first."""
     at = Stage(eviction=TIERS)

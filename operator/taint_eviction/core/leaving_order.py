@@ -7,13 +7,15 @@ the node has not been ready for 60 s, or is out of service, nobody waits any mor
 
 The wait for the first tier ends ``order_wait_seconds`` after the waiting pod was due, that for the second tier as much
 later, and so on. The time in which the pod itself was blocked does not count, and the grace periods of the pods that
-leave are added: the longest of each tier, an hour in all. All that is decided from what is known at that moment: a new
-process continues the wait, and no event has to come for it to end. Until the pods of a newly tainted node have been
-listed, there may be some of earlier tiers.
+leave are added: the longest of each tier, an hour in all. A new process continues the wait, and no event has to come
+for it to end. But where it would be over already when this process learns that the pod is due, it begins then: the pod
+was blocked for a time that this process does not know, or nobody was there, or its deadline was moved into the past.
+Until the pods of a newly tainted node have been listed, there may be some of earlier tiers.
 
-The entries are made from records (``note``), and can be made again at any time; the longest grace period of each tier
-alone is kept here. ``wait`` is the truth; the followers and the two queues say only when to ask again. Choosing the
-next pod costs the same however many wait. Passive: ``eviction_queue`` asks before a pod may go.
+The entries are made from records (``note``), and can be made again at any time; the longest grace period of each tier,
+and when deadlines became known, are kept here alone. ``wait`` is the truth; the followers and the two queues say only
+when to ask again. Choosing the next pod costs the same however many wait. Passive: ``eviction_queue`` asks before a pod
+may go.
 """
 
 import itertools
@@ -54,7 +56,7 @@ class Leaving(NamedTuple):
 
     ``due_at``: when it is due, minus infinity: its deletion has been accepted. ``created_at``: minus infinity if that
     is not known. ``ends_at``: when it counts as gone; infinite: when it is gone. ``flow``: its flow, None: it does not
-    wait for others.
+    wait for others. ``known_at``: since when it has been known that the pod is due then.
     """
 
     ref: PodRef
@@ -64,6 +66,23 @@ class Leaving(NamedTuple):
     created_at: float = -math.inf
     ends_at: float = math.inf
     flow: FlowKey | None = None
+    known_at: float = -math.inf
+
+
+class _Follower(NamedTuple):
+    """A pod that waits, as it was known when it began to. ``waits_from``: from when on its wait counts."""
+
+    leaving: Leaving
+    waits_from: float
+
+    @property
+    def ref(self) -> PodRef:
+        return self.leaving.ref
+
+    @property
+    def place(self) -> tuple[float, NamespacedName]:
+        """Its place among those that wait."""
+        return self.waits_from, self.leaving.ref.key
 
 
 # Pods in the order of an instant.
@@ -78,8 +97,9 @@ def _by_tier() -> tuple[_InOrder, ...]:
 @dataclass(slots=True)
 class _NodePods:
     """The pods of one node: those for which others wait by now, by tier, the oldest first; and those that wait, by tier
-    and flow, the most overdue first. ``graces``: the longest grace period of each tier. ``count``: of pods that leave,
-    and of those that wait. ``applies_until``: until when there is an order, by what was known of the node last.
+    and flow, in the order in which their waits began. ``graces``: the longest grace period of each tier. ``count``: of
+    pods that leave, and of those that wait. ``applies_until``: until when there is an order, by what was known of the
+    node last.
     """
 
     waited_for: tuple[_InOrder, ...] = field(default_factory=_by_tier)
@@ -110,8 +130,7 @@ class LeavingOrder:
         self._blocked_seconds = blocked_seconds
         self._pods: dict[str, _NodePods] = {}
         self._leaving: dict[NamespacedName, Leaving] = {}
-        # Those that wait, as they were known when they began to.
-        self._followers: dict[NamespacedName, Leaving] = {}
+        self._followers: dict[NamespacedName, _Follower] = {}
         # When a pod begins to be waited for, or no longer is; when a pod that waits is to ask again.
         self._changes, self._rechecks = TimedWorkerQueue(), TimedWorkerQueue()
         # The nodes on which pods wait for fewer pods than before, perhaps.
@@ -124,6 +143,8 @@ class LeavingOrder:
         before = self._leaving.get(leaving.ref.key)
         if before is not None and before.ref == leaving.ref and before.created_at > -math.inf:
             leaving = leaving._replace(created_at=before.created_at)
+        is_known = before is not None and (before.ref, before.due_at) == (leaving.ref, leaving.due_at)
+        leaving = leaving._replace(known_at=before.known_at if before is not None and is_known else now)
         if before == leaving:
             return
         if before is not None:
@@ -207,7 +228,7 @@ class LeavingOrder:
         """Yield for whom a pod waits, one tier after the other."""
         pods = self._pods[leaving.node_name]
         for tier, until in self._ends(leaving, flow, now):
-            if older := pods.waited_for[tier].bisect_right((leaving.due_at, _LAST_NAME)):
+            if older := pods.waited_for[tier].bisect_right((self._waits_from(leaving, flow), _LAST_NAME)):
                 _, oldest = pods.waited_for[tier][0]
                 yield TierWait(self._leaving[oldest].ref, tier, older - 1, until)
             elif tier is Tier.WORKLOADS and leaving.node_name in self._unlisted:
@@ -215,12 +236,20 @@ class LeavingOrder:
 
     def _ends(self, leaving: Leaving, flow: FlowKey, now: float) -> Iterator[tuple[Tier, float]]:
         """Yield until when a pod waits for each tier at most, but for those for which it waits no more."""
-        graces = self._pods[leaving.node_name].graces
-        ends_at = leaving.due_at + self._blocked_seconds(flow, leaving.due_at, now)
+        graces, since = self._pods[leaving.node_name].graces, self._waits_from(leaving, flow)
+        ends_at = since + self._blocked_seconds(flow, since, now)
         for tier in list(Tier)[: leaving.tier]:
             ends_at += self._seconds
             if now < (until := ends_at + min(_MAX_GRACE_SECONDS, sum(graces[: tier + 1]))):
                 yield tier, until
+
+    def _waits_from(self, leaving: Leaving, flow: FlowKey) -> float:
+        """Return from when on the wait of a pod counts: when it was due, or when that became known, if the first wait
+        would have been over then.
+        """
+        blocked_seconds = self._blocked_seconds(flow, leaving.due_at, leaving.known_at)
+        is_over = leaving.known_at >= leaving.due_at + blocked_seconds + self._seconds
+        return leaving.known_at if is_over else leaving.due_at
 
     def _applies_until(self, name: str) -> float:
         """Return until when there is an order on a node: infinite while the node is ready."""
@@ -235,9 +264,11 @@ class LeavingOrder:
 
     def follow(self, ref: PodRef, now: float) -> None:
         """Note that a pod waits; ``next_released`` returns it when it is to ask again."""
-        leaving = self._followers[ref.key] = self._leaving[ref.key]
+        leaving = self._leaving[ref.key]
+        waits_from = leaving.due_at if leaving.flow is None else self._waits_from(leaving, leaving.flow)
+        follower = self._followers[ref.key] = _Follower(leaving, waits_from)
         pods = self._pods[leaving.node_name]
-        pods.followers.setdefault((leaving.tier, leaving.flow), SortedList()).add((leaving.due_at, ref.key))
+        pods.followers.setdefault((leaving.tier, leaving.flow), SortedList()).add(follower.place)
         pods.count += 1
         recheck_at = now
         if leaving.flow is not None and any(self._waits(leaving, leaving.flow, now)):
@@ -248,10 +279,11 @@ class LeavingOrder:
 
     def unfollow(self, ref: PodRef) -> None:
         """Note that a pod waits no more."""
-        leaving = self._followers.pop(ref.key)
+        follower = self._followers.pop(ref.key)
         self._rechecks.cancel(ref)
+        leaving = follower.leaving
         followers, place = self._pods[leaving.node_name].followers, (leaving.tier, leaving.flow)
-        followers[place].remove((leaving.due_at, ref.key))
+        followers[place].remove(follower.place)
         if not followers[place]:
             del followers[place]
         self._count_out(leaving.node_name)
@@ -276,8 +308,8 @@ class LeavingOrder:
         if (entry := self._rechecks.pop_due(now)) is not None:
             return entry.ref
         for name in list(self._changed):
-            # Whoever was due earlier waits for no more pods, and no longer, but for the time in which it was blocked:
-            # if the first of a flow waits, the others of its tier do.
+            # Whoever began to wait earlier waits for no more pods, and no longer, but for the time in which it was
+            # blocked: if the first of a flow waits, the others of its tier do.
             firsts = (self._followers[each[0][1]].ref for each in self._pods[name].followers.values())
             if (free := next((ref for ref in firsts if self.wait(ref, now) is None), None)) is not None:
                 return free

@@ -313,7 +313,7 @@ class ExplorationOracle:
             # It goes by the lowest clock, and dates may be ahead of that: what it finds begins when it finds it.
             latest += watched_from - min(there.taints.values())
         over_at, late_seconds = self._disturbances.excuse(trace.at, self.truth.names[trace.uid], node)
-        latest += self.order.longest_wait(trace.uid)
+        latest += self.order.longest_wait(trace.uid, latest, watched_from)
         allowed = max(latest + late_seconds, min(over_at, self.peace_at + self._recovery))
         if trace.at > allowed + _PUNCTUAL_SECONDS:
             self._break("late", trace, f"it was due at {latest:.3f} at the latest")
@@ -351,7 +351,7 @@ class ExplorationOracle:
             if pod.terminating:
                 if node is not None:
                     self._end("still terminating", now, uid, f"on {pod.node}")
-            elif at + self._unhurried_seconds() + self.order.longest_wait(uid) <= now:
+            elif at + self._unhurried_seconds() + self.order.longest_wait(uid, at, self.restarted_at) <= now:
                 blocked = uid in self.reported if self._settings.dry_run else self._is_blocked(uid, now)
                 if not blocked and not self.suspension.excuse(uid, now - self._unhurried_seconds()):
                     self._end("not evicted", now, uid, f"on {pod.node}, due since {at:.3f}")

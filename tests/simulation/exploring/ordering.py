@@ -120,10 +120,14 @@ class OrderJudge:
         self._judges = disturbances is not None and disturbances.sees_all and not settings.dry_run
         self._breach = breach
 
-    def longest_wait(self, uid: str) -> float:
-        """Return how long a pod may wait for earlier tiers."""
+    def longest_wait(self, uid: str, due: float = NEVER, known_at: float = -NEVER) -> float:
+        """Return how long after it was ``due`` a pod may wait for earlier tiers.
+
+        ``known_at``: when a process learnt of it; if the first wait would have been over then, it begins then.
+        """
         tier = tier_in_truth(self._truth.bodies[uid]) if self._seconds and uid in self._truth.bodies else 0
-        return tier * (self._seconds + _LONGEST_GRACE)
+        late = known_at - due if tier and known_at > due + self._seconds - _ABOUT_SECONDS else 0.0
+        return late + tier * (self._seconds + _LONGEST_GRACE)
 
     def check_sent(self, trace: Trace) -> None:
         """Check that no pod of an earlier tier has to go first, as far as the process must know."""

@@ -145,7 +145,7 @@ RIGHTLY_DIFFERENT = {
     "retry-lost-answer": RightDifference(_FIRST_BEARER, _LATE),
     "budget-patience-leaves-a-moving-virtual-machine-out": RightDifference(_UNKNOWN, ("",)),
     "order-own-pause-does-not-count": RightDifference(
-        "a new process does not know of pauses that have ended, and counts their time", ("crash",)
+        "a new process does not know of pauses that have ended, and lets the wait begin anew", ("crash",)
     ),
     "shadow-finds-an-eviction-that-was-given-up": RightDifference(
         "the condition that is left on the pod is another controller's", ("",)
