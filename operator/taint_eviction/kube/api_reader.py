@@ -11,9 +11,10 @@ from typing import Any, Generic
 
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
-from taint_eviction.files.list_pages import EndlessList, ListPages, PageSize
+from taint_eviction.files.list_pages import PageSize
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.item_lists import list_pages
 from taint_eviction.kube.json_fields import version_number
 from taint_eviction.kube.kubernetes_objects import (
     MalformedObject,
@@ -27,9 +28,6 @@ from taint_eviction.kube.malformed import MalformedObjects
 from taint_eviction.runtime.ports import CallFailed, Page
 
 _PAGE = 500
-
-# How often a list is begun if its continue token expires (after 5 minutes); then it has failed.
-_ATTEMPTS = 3
 
 Query = dict[str, str | int]
 
@@ -79,7 +77,7 @@ class ApiReader:
         # Without a limit: with one, the API server may ignore the version.
         request = ApiRequest("list", "pods", query={**_bound_to(node_name), "resourceVersion": 0})
         answer = await self._calls.make(request, take=page.take)
-        return _of_node(page.finished(answer.need(Outcome.DONE).body, "pods")[0], node_name).objects
+        return _of_node(page.finished(answer.need(Outcome.DONE).body, "pods"), node_name).objects
 
     def _look_and_read(self, body: object) -> Parsed[Pod]:
         self._look_at_pod(body)
@@ -105,62 +103,37 @@ class ApiReader:
     async def _list(
         self, resource: str, read: Callable[[object], Parsed[ObjectT]], query: Query, limit: int | None
     ) -> AsyncGenerator[Page[ObjectT], None]:
-        """Yield the pages of a list. What was yielded stays valid when the list begins anew: it then only names more
-        objects than exist.
-        """
-        attempt, token, pages, size = 1, "", ListPages(), PageSize(limit, _PAGE)
-        while True:
-            following: Query = {"continue": token} if token else {}
-            page: _PageRead[ObjectT] = _PageRead(self._malformed, read)
-            try:
-                answer = await self._calls.make(
-                    ApiRequest("list", resource, query={**query, **size.query, **following}), take=page.take
-                )
-            except CallFailed:
-                # With half as many objects it gets on, however large they are and however slowly they come.
-                if not size.broke_off(page.items):
-                    raise
-                continue
-            if token and answer.outcome is Outcome.EXPIRED and attempt < _ATTEMPTS:
-                attempt, token = attempt + 1, ""
-                pages.begin_again()
-                continue
-            found, following_token = page.finished(answer.need(Outcome.DONE).body, resource)
-            size.arrived()
-            yield found
-            try:
-                token = pages.following(following_token)
-            except EndlessList as error:
-                raise CallFailed(str(error)) from None
-            if not token:
-                return
+        """Yield the pages of a list (``list_pages``)."""
+        request = ApiRequest("list", resource, query=query)
+        size = PageSize(limit, _PAGE)
+        async for page, body in list_pages(self._calls, request, size, lambda: _PageRead(self._malformed, read)):
+            yield page.finished(body, resource)
 
 
 class _PageRead(Generic[ObjectT]):
     """A page whose objects are read as they arrive; their JSON is not kept."""
 
     def __init__(self, malformed: MalformedObjects, read: Callable[[object], Parsed[ObjectT]]) -> None:
-        self.items = 0
+        self.taken = 0
         self._malformed = malformed
         self._read: Callable[[object], Parsed[ObjectT]] = read
         self._objects: list[ObjectT] = []
         self._present: set[str] = set()
 
     def take(self, item: object) -> None:
-        self.items += 1
+        self.taken += 1
         uid = readable_uid(item)
         if uid is not None:
             self._present.add(uid)
         with contextlib.suppress(MalformedObject):
             self._objects.append(self._malformed.read(self._read, item))
 
-    def finished(self, body: Any, resource: str) -> tuple[Page[ObjectT], Any]:
-        """Return the page, and what it names as the token of the next one. ``body``: the list without its items."""
+    def finished(self, body: Any, resource: str) -> Page[ObjectT]:
+        """Return the page. ``body``: the list without its items."""
         metadata = body.get("metadata") if isinstance(body, dict) else None
         if not isinstance(metadata, dict) or not isinstance(body.get("items"), list | None):
             raise CallFailed(f"the API server's answer is not a list of {resource}")
-        page = Page(tuple(self._objects), frozenset(self._present), version_number(metadata))
-        return page, metadata.get("continue")
+        return Page(tuple(self._objects), frozenset(self._present), version_number(metadata))
 
 
 def _of_node(page: Page[Pod], node_name: str | None) -> Page[Pod]:
