@@ -4,9 +4,9 @@
 
 Level-triggered: each pass asks the core which countdowns are late and which marks are not needed any more, and begins
 as many writes as there is room for. What a write does is decided on the pod as it was just read. Only the leader
-changes pods, only after it has read the control state as leader, and not while people have ordered ``hand-back``; that
-order is confirmed once no change is under way. The state ConfigMap says that somebody adopts before the first mark is
-written, so that a leader that does not adopt knows that it has to give everything back.
+changes pods, only after it has read the control state as leader. When people have ordered ``hand-back``, it marks no
+pod; it confirms that once no change is under way, and goes on to give back. The state ConfigMap says that somebody
+adopts before the first mark is written, so that a leader that does not adopt knows that it has to give everything back.
 
 This module decides neither (``core``), and does not make the writes (``ports.AdoptionDoor``).
 """
@@ -202,6 +202,8 @@ class Adopter:
         self._kept: dict[PodRef, _Refusal] = {}
         self._under_way: dict[PodRef, float] = {}  # Since when.
         self._left_told = ""
+        # The order to take nothing over that this process has confirmed, and who had confirmed it before.
+        self._confirmed: tuple[Pause, str] | None = None
         live.follow(self._observed)
 
     # For people
@@ -283,15 +285,30 @@ class Adopter:
         if self._leads_since is None:
             self._leads_since, self._term = self._clock.now().at, self._term + 1
         read_at = self._state_read_at()
-        return read_at is not None and read_at >= self._leads_since and self.stopped_by is None
+        return read_at is not None and read_at >= self._leads_since
 
     def _may_mark(self) -> bool:
         control_state = self._guards.control_state
         entered = control_state is not None and control_state.adopter == self._door.adopter(self._term)
-        return self.enabled and self._may_change() and self._policy.in_force is True and entered
+        return self._may_begin_marks() and self._policy.in_force is True and entered
+
+    def _may_begin_marks(self) -> bool:
+        return self.enabled and self._may_change() and self.stopped_by is None
 
     def _may_return(self) -> bool:
-        return self._may_change() and (self.enabled or self.gives_all_back)
+        """Return whether marks may be given back: also after an order to take nothing over, once it is confirmed.
+
+        Somebody may have ordered ``hand-back`` and interrupted it.
+        """
+        return self._may_change() and self._has_confirmed() and (self.enabled or self.gives_all_back)
+
+    def _has_confirmed(self) -> bool:
+        """Return whether no order waits for this process's confirmation. An unusable ConfigMap can have none."""
+        control_state = self._guards.control_state
+        if control_state is None or control_state.no_adoption is None:
+            return True
+        confirmed = self._confirmed is not None and self._confirmed[0] == control_state.no_adoption
+        return confirmed and control_state.no_adoption_confirmed_by != ""
 
     async def run(self) -> None:
         """Run until cancelled; start this when the nodes are known."""
@@ -346,6 +363,10 @@ class Adopter:
         now = self._clock.now().at
         self._tell_too_late(now)
         if not self._may_mark():
+            self._queue.clear()
+            self._next_at = -math.inf
+            if self.stopped_by is not None:
+                self._refusals.clear()
             return
         if now >= max(self._next_at, self._asked_at + _PASS_SECONDS):
             self._asked_at = now
@@ -511,9 +532,11 @@ class Adopter:
         taints = self._taints_that_matter(pod)
         if taints is None or pod.terminating:
             return None
+        # Who has ordered that nothing is taken over must see no new note.
+        known: Note = self._note_of(pod.ref) if self.stopped_by is None else {}
         if self._may_be_unseen(pod.ref):
-            return wanted_change(pod, (), (), self._note_of(pod.ref))
-        return wanted_change(pod, (), places_to_return(pod, taints), self._note_of(pod.ref))
+            return wanted_change(pod, (), (), known)
+        return wanted_change(pod, (), places_to_return(pod, taints), known)
 
     def _may_be_unseen(self, ref: PodRef) -> bool:
         """Return whether the built-in controller may not have seen a mark yet, and would keep its timer without it."""
@@ -665,7 +688,7 @@ class Adopter:
         while True:
             await asyncio.sleep(wait)
             control_state = self._guards.control_state
-            may = self._may_change() and control_state is not None
+            may = self._may_begin_marks() and control_state is not None
             if not may or (control_state is not None and control_state.adopter == self._door.adopter(self._term)):
                 wait = _PASS_SECONDS
                 continue
@@ -678,16 +701,15 @@ class Adopter:
 
     async def _keep_confirming(self) -> None:
         """Confirm each order to take nothing over, even if that is disabled: ``hand-back`` waits for that."""
-        confirmed: tuple[Pause, str] | None = None
         wait = _PASS_SECONDS
         while True:
             await asyncio.sleep(wait)
             control_state = self._guards.control_state
             if control_state is None or control_state.no_adoption is None or not self._gate.may_act():
-                confirmed, wait = None, _PASS_SECONDS
+                self._confirmed, wait = None, _PASS_SECONDS
                 continue
             order = (control_state.no_adoption, control_state.no_adoption_confirmed_by)
-            if order == confirmed or self._under_way:
+            if order == self._confirmed or self._under_way:
                 continue
             try:
                 await self._door.confirm_no_adoption(control_state.no_adoption)
@@ -696,4 +718,4 @@ class Adopter:
                 logger.log(level, "that nothing is adopted any more cannot be written: %s", failure)
                 wait = min(2 * wait, _MAX_CONFIRM_SECONDS)
             else:
-                confirmed, wait = order, _PASS_SECONDS
+                self._confirmed, wait = order, _PASS_SECONDS

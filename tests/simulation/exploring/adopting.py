@@ -204,13 +204,17 @@ class AdoptionJudge:
             control_state = self._control_states.get(trace.process)
             if control_state is None:
                 self._breach("control state unknown", trace, "whether pods may be adopted was never read")
-            elif control_state.no_adoption is not None:
-                self._breach("adoption was stopped", trace, "it had read that nothing is to be adopted")
-            if trace.call is CallKind.ADOPT and not self._takes_over(trace.process):
-                self._breach("adopted without the flag", trace, f"{trace.process} takes nothing over")
-            now = self._control_state() or ControlState()
-            if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
-                self._breach("adoption was stopped", trace, "it had confirmed that it adopts nothing")
+            if trace.call is CallKind.ADOPT:
+                self._check_may_take_over(trace, control_state or ControlState())
+
+    def _check_may_take_over(self, trace: Trace, read: ControlState) -> None:
+        if read.no_adoption is not None:
+            self._breach("adoption was stopped", trace, "it had read that nothing is to be adopted")
+        if not self._takes_over(trace.process):
+            self._breach("adopted without the flag", trace, f"{trace.process} takes nothing over")
+        now = self._control_state() or ControlState()
+        if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
+            self._breach("adoption was stopped", trace, "it had confirmed that it adopts nothing")
 
     def _takes_over(self, process: str) -> bool:
         """Return whether a process has the flag."""
@@ -330,8 +334,6 @@ class AdoptionJudge:
         """Return a broken rule for each pod that is adopted although neither a taint of its node matches its note nor
         one that may come back.
         """
-        if (self._control_state() or ControlState()).no_adoption is not None:
-            return []
         found = []
         nobody_adopts = bool(self._adopts) and not any(self._adopts.values())
         for uid, state in self._truth.living():
