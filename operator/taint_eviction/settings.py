@@ -171,7 +171,7 @@ class Settings:
             found.append(f"a dry run needs a Lease of its own, not {self.election.lease_name}")
         found += self.policy.problems() + self.breaker.problems()
         if self.adoption.enabled and not self.election.enabled and not self.dry_run:
-            found.append("adoption needs leader election: whoever adopts must be the only one, and be seen to be there")
+            found.append("adoption needs leader election: only one process may adopt, and it must be seen to be there")
         if self.adoption.enabled and not self.control_state.enabled:
             found.append("adoption needs the state ConfigMap, in which hand-back ends it")
         return found + (self.election.problems() if self.election.enabled else [])

@@ -43,7 +43,7 @@ _COUNTED = Stabilizing | Queued | Following
 # One of so many retries follows a call without an answer.
 _UNANSWERED_EACH = 4
 
-# One of so many evictions under limits is a retry, while retries wait: new pods may come for ever.
+# One of so many evictions under limits is a retry, while retries wait: new pods may come without end.
 _RETRY_EACH = 4
 
 
@@ -238,7 +238,7 @@ class EvictionQueue:
         """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin.
 
         Retries after a call without an answer come after other retries, so that calls that hang again hold up no
-        others; but each fourth retry is one of them, if there is one, so that they are not put off for ever.
+        others; but each fourth retry is one of them, if there is one, so that their turn comes.
         """
         if retry:
             queues = [self._due_again, self._due_unanswered]

@@ -1,6 +1,6 @@
-"""What blocks evictions, and why: a list of guards. Whoever has to know asks the list: what may be taken next, what may
+"""What blocks evictions, and why: a list of guards. All who have to know ask the list: what may be taken next, what may
 go on, what the breaker counts, what people are told, and what would leave if people released it. This module decides on
-no pod.
+no pod. A new guard is a class here and its place in the list.
 
 A guard of the cluster may begin and end as time passes. What a guard of flows blocks changes with the control state,
 the policy, and the labels of nodes only: then the queue considers its flows again. The breaker is a guard, too. It

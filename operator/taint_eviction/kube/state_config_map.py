@@ -255,7 +255,7 @@ class StateConfigMap:
             body = await self._get()
             if body is not None and unless(body):
                 return
-            # Whoever orders something must not be told that this version's reading of it says so already.
+            # People who order something must not be told that this version's reading of it says so already.
             if body is not None and (why := unusable(body)) is not None:
                 raise UnusableState(f"{self} {why}", reason=FailureReason.OTHER)
             changes = with_format(body or {}, wanted(ControlState() if body is None else self._read(body), body or {}))

@@ -30,7 +30,7 @@ _TOLERATED_AHEAD_SECONDS = 2.0
 # The log announces the end of a pause this long before it ends by itself.
 _TOLD_BEFORE_SECONDS = 60.0
 
-# An object that was deleted is created again after this many intervals: whoever removes the controller deletes its
+# An object that was deleted is created again after this many intervals: people who remove the controller delete its
 # ConfigMap as well, and it must not come back.
 _POLLS_BEFORE_KEEPING = 5
 
