@@ -152,6 +152,23 @@ def _with_anchor(row: re.Match[str]) -> str:
     return f'| <a id="{anchor(row[1])}"></a>**{row[1]}**'
 
 
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+_COMMAND = re.compile(r"<code>([^<]* [^<]*)</code>")
+_CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
+# Not in a tag, nor the rest of a longer word.
+_FLAG = re.compile(r"(?<![\w<-])--[a-z][\w-]*(?![^<]*>)")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let a command go on in the next line between its words, in tables, too, and never within a flag."""
+
+    def with_words(command: re.Match[str]) -> str:
+        return f"<code>{' '.join(f'<span>{word}</span>' for word in command[1].split(' '))}</code>"
+
+    html = _CELL.sub(lambda cell: _COMMAND.sub(with_words, cell[0]), html)
+    return _CODE.sub(lambda code: _FLAG.sub(r'<span class="flag">\g<0></span>', code[0]), html)
+
+
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Make links of the repository links of the site."""
     uri = page.file.src_uri

@@ -136,6 +136,18 @@ def test_commands_wrap_and_are_not_cut(site: Path) -> None:
         assert f'class="language-{language} highlight"' in (site / page).read_text(encoding="utf-8")
 
 
+def test_commands_wrap_between_their_words(site: Path) -> None:
+    """On a phone a table of commands fits; a flag stays whole, since it is an element of its own."""
+    text = (site / "tasks" / "terminating.html").read_text()
+    assert "<code><span>aws</span> <span>ec2</span> <span>describe-instances</span>" in text
+    text = (site / "tasks" / "see.html").read_text()
+    assert '<span class="flag">--since</span>' in text
+    assert '<code><span class="flag">--watch</span></code>' in text
+    style = (site / "site.css").read_text()
+    assert "code span, .md-typeset .flag { white-space: nowrap; }" in style
+    assert "code:has(span) { white-space: normal; }" in style
+
+
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     """No page loads a font, a script or a picture from another host."""
     for page in pages(site):

@@ -282,6 +282,25 @@ async def test_while_a_controller_with_another_lease_adopts_the_command_does_not
     assert is_adopted(at, "web") is (code == 2)
 
 
+async def test_a_lease_that_is_named_by_a_variable_is_the_lease_of_the_command(at: ClientStage, tmp_path: Path) -> None:
+    """The manifests name it after the account, which a kustomization renames; the API server adds a version."""
+    adopted(at, "web", note(300))
+    lease = f"my-{NAME}"
+    own = pod_object(NAMESPACE, "own", "n1")
+    own["metadata"]["labels"] = {"app.kubernetes.io/name": NAME}
+    field = {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.serviceAccountName"}}
+    variable = {"name": "TAINT_EVICTION_LEASE_NAME", "valueFrom": field}
+    words = ["run", "--adopt", "--leader-elect-resource-name=$(TAINT_EVICTION_LEASE_NAME)"]
+    own["spec"] |= {
+        "serviceAccountName": lease,
+        "containers": [{"name": "c", "image": "i", "args": words, "env": [variable]}],
+    }
+    at.server.create("pods", own)
+    at.server.create("configmaps", {"metadata": {"name": lease, "namespace": NAMESPACE}})
+    result = await hand_back(tmp_path, "--yes", "--lease-name", lease)
+    assert (result.exit_code, is_adopted(at, "web")) == (0, False)
+
+
 async def test_the_command_first_says_which_pods_the_built_in_controller_will_evict_and_when(
     at: ClientStage, tmp_path: Path
 ) -> None:
