@@ -1,39 +1,21 @@
-"""The fields of nodes and pods that the controller reads. The watch filter cuts off all others before Kopf sees them.
+"""Cuts nodes and pods down to the fields that are read (``kube.kubernetes_objects``), before Kopf sees them.
 
 A field that is kept without a reader makes its changes cost an event. So a cordon, a heartbeat or a pod's readiness
 changes nothing here. A part of the wrong shape stays as it is: reading the kept fields gives the same value, or the
 same error, as reading the whole object (``tests/property/test_properties_of_kept_fields.py``).
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from taint_eviction.core.objects import SHUTTING_DOWN
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
-from taint_eviction.kube.adoption_patches import MAX_NOTE, NOTE_ANNOTATION
+from taint_eviction.kube.adoption_patches import MAX_NOTE
 from taint_eviction.kube.condition_patches import CONDITION_TYPE
-from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION, MIRROR_ANNOTATION
+from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION, NODE_FIELDS, OWNER_FIELDS, POD_FIELDS
 
 _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
-_NODE_METADATA = ("name", "uid", "resourceVersion", "labels")
-_POD_METADATA = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "managedFields",
-    "ownerReferences",
-)
-_ANNOTATIONS = (MIRROR_ANNOTATION, NOTE_ANNOTATION)
-_CONDITION = ("type", "status", "reason", "lastTransitionTime")
-# A condition's lastHeartbeatTime changes without a change of its status.
-_NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
-_OWNER_REFERENCE = ("kind", "name", "uid", "controller")
 # The reader takes a name or a reason of 253 characters from so many.
 _LONGEST_TEXT = 4 * 253
 _OWNED_CONDITION = f'k:{{"type":"{CONDITION_TYPE}"}}'
@@ -43,10 +25,10 @@ _OWNED_BY_KUBELETS = tuple(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "Conta
 def node_fields(body: JsonObject) -> JsonObject:
     """Return what the controller reads of a node: identity, labels, taints and their writes, condition Ready."""
     kept = _picked(body, _OBJECT)
-    metadata = _narrow(kept, "metadata", (*_NODE_METADATA, "managedFields"))
+    metadata = _narrow(kept, "metadata", NODE_FIELDS.metadata)
     if metadata.get("labels") == {}:
         del metadata["labels"]
-    spec, status = _narrow(kept, "spec", ("taints",)), _narrow(kept, "status", ("conditions",))
+    spec, status = _narrow(kept, "spec", NODE_FIELDS.spec), _narrow(kept, "status", NODE_FIELDS.status)
     if spec.get("taints"):
         _filter_list(metadata, "managedFields", _taints_write)
     else:
@@ -60,8 +42,8 @@ def pod_fields(body: JsonObject, parts: PodParts = ALL_PARTS) -> JsonObject:
     conditions, and these ``parts``.
     """
     kept = _picked(body, _OBJECT)
-    metadata = _narrow(kept, "metadata", _POD_METADATA)
-    names = (*_ANNOTATIONS, HOLD_ANNOTATION) if parts.holds else _ANNOTATIONS
+    metadata = _narrow(kept, "metadata", POD_FIELDS.metadata)
+    names = [name for name in POD_FIELDS.annotations if parts.holds or name != HOLD_ANNOTATION]
     for key, text in _narrow(metadata, "annotations", names).items():
         if isinstance(text, str) and len(text) > MAX_NOTE:
             # The reader refuses longer annotations, also what is left of them here.
@@ -73,8 +55,8 @@ def pod_fields(body: JsonObject, parts: PodParts = ALL_PARTS) -> JsonObject:
             del metadata[emptied]
     _filter_list(metadata, "managedFields", _disruption_target_write)
     _filter_list(metadata, "ownerReferences", _controller)
-    _narrow(kept, "spec", ("nodeName", "tolerations", "priority"))
-    status = _narrow(kept, "status", ("phase", "startTime", "conditions"))
+    _narrow(kept, "spec", POD_FIELDS.spec)
+    status = _narrow(kept, "status", POD_FIELDS.status)
     _filter_list(status, "conditions", _pod_condition)
     return kept
 
@@ -88,11 +70,11 @@ def is_ending(pod: JsonObject) -> bool:
     )
 
 
-def _picked(part: JsonObject, names: tuple[str, ...]) -> JsonObject:
+def _picked(part: JsonObject, names: Iterable[str]) -> JsonObject:
     return {name: part[name] for name in names if name in part}
 
 
-def _narrow(body: JsonObject, name: str, names: tuple[str, ...]) -> JsonObject:
+def _narrow(body: JsonObject, name: str, names: Iterable[str]) -> JsonObject:
     """Cut an object in ``body`` down and return it.
 
     A value of another type stays; then the returned object is unused.
@@ -122,13 +104,13 @@ def _condition(condition: Any, types: tuple[str, ...], names: tuple[str, ...]) -
 
 def _pod_condition(condition: Any) -> JsonObject | None:
     """Return a condition that says when the pod was bound, or that it is to end."""
-    kept = _condition(condition, ("PodScheduled", CONDITION_TYPE), _CONDITION)
+    kept = _condition(condition, ("PodScheduled", CONDITION_TYPE), POD_FIELDS.condition)
     return None if kept is None else _cut_off(kept)
 
 
 def _readiness(condition: Any) -> JsonObject | None:
     """Return the condition Ready; with its message only where that says that the node is shutting down."""
-    kept = _condition(condition, ("Ready",), _NODE_CONDITION)
+    kept = _condition(condition, ("Ready",), NODE_FIELDS.condition)
     if kept is not None and not (isinstance(message := kept.get("message"), str) and SHUTTING_DOWN in message):
         kept.pop("message", None)
     return kept
@@ -138,7 +120,7 @@ def _controller(reference: Any) -> JsonObject | None:
     """Return the reference to the owner that controls the object."""
     if not isinstance(reference, dict) or reference.get("controller") is not True:
         return None
-    return _cut_off(_picked(reference, _OWNER_REFERENCE))
+    return _cut_off(_picked(reference, OWNER_FIELDS))
 
 
 def _cut_off(part: JsonObject) -> JsonObject:

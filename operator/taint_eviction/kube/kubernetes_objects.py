@@ -2,7 +2,8 @@
 
 A field that cannot be read is left out with a complaint if decisions are possible without it. Otherwise
 ``MalformedObject`` is raised: the last known state stays, and no pod is evicted because of a misread field. Any JSON
-gives one of the two. Every field that is read here must be among those that ``kopf_shell.kept_fields`` keeps.
+gives one of the two. Every field that is read is named in ``NODE_FIELDS`` or ``POD_FIELDS``, and no other: the watch
+filter keeps these, and a test compares them with what is asked for.
 
 null and absent lists are empty, null and absent strings are "".
 
@@ -52,6 +53,36 @@ from taint_eviction.kube.taints_and_tolerations import read_taints, read_tolerat
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 HOLD_ANNOTATION = "taint-eviction/hold"
+
+
+class ReadFields(NamedTuple):
+    """The names of the fields that are read of an object, and of its conditions. A watch shows changes of no other."""
+
+    metadata: tuple[str, ...]
+    spec: tuple[str, ...]
+    status: tuple[str, ...]
+    condition: tuple[str, ...]
+    annotations: tuple[str, ...] = ()
+
+
+NODE_FIELDS = ReadFields(
+    metadata=("name", "uid", "resourceVersion", "labels", "managedFields"),
+    spec=("taints",),
+    status=("conditions",),
+    # Not lastHeartbeatTime, which changes without a change of the status.
+    condition=("type", "status", "lastTransitionTime", "message"),
+)
+POD_FIELDS = ReadFields(
+    metadata=(
+        *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "managedFields", "ownerReferences"),
+        *("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
+    ),
+    spec=("nodeName", "tolerations", "priority"),
+    status=("phase", "startTime", "conditions"),
+    condition=("type", "status", "reason", "lastTransitionTime"),
+    annotations=(MIRROR_ANNOTATION, NOTE_ANNOTATION, HOLD_ANNOTATION),
+)
+OWNER_FIELDS = ("kind", "name", "uid", "controller")
 
 # Of an object's kind and name, and of a condition's reason; of a UID.
 _LONGEST_NAME, _LONGEST_UID = 253, 64
