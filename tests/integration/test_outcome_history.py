@@ -262,6 +262,17 @@ async def test_a_dry_run_keeps_outcomes_of_its_own(tmp_path: Path) -> None:
         assert (kept["metadata"]["name"], kept["data"]["dryRun"]) == (f"{DRY_LEASE}-history", "true")
 
 
+async def test_a_lease_that_an_earlier_installation_left_behind_hides_no_dry_run(tmp_path: Path) -> None:
+    """Its holder is gone, and its time is over."""
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, DRY_RUN, "127.0.0.1", port) as dry:
+        await until(dry.application.gate.may_act)
+        spec = {"holderIdentity": "gone_x", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        metadata = {"name": LEASE.lease_name, "namespace": LEASE.lease_namespace}
+        server.create("leases", {"metadata": metadata, "spec": spec})
+        said = await invoked("status", *flags)
+        assert (said.code, "dry run" in said.out.splitlines()[0]) == (0, True)
+
+
 async def test_compare_counts_a_pod_that_was_gone_before_it_was_listed(tmp_path: Path) -> None:
     """Only the built-in controller's event tells of it; a pod that the dry run has followed is compared anyway."""
     async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, DRY_RUN, "127.0.0.1", port) as dry:

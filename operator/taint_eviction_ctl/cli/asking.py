@@ -35,6 +35,8 @@ from taint_eviction.settings import ElectionSettings
 from taint_eviction_ctl.cli.flags import OUTPUT_FLAGS
 
 _TIMEOUT_SECONDS = 10.0
+# A Lease whose time is over by more than this has been abandoned.
+_LATE_RENEWAL_SECONDS = 5.0
 SHADOW_LEASE = "taint-eviction-controller-dry-run"
 
 Document = dict[str, Any]
@@ -139,7 +141,7 @@ async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
     try:
-        yield asking_leader(calls, f"{connection.where}: {connection.url}", flags, or_dry_run=True)
+        yield asking_leader(calls, f"{connection.where}: {connection.url}", flags, or_dry_run=clock)
     finally:
         await connection.close()
 
@@ -149,19 +151,29 @@ def may_be_dry_run(flags: Mapping[str, Any]) -> bool:
     return bool(flags["lease_name"] == ElectionSettings().lease_name)
 
 
-def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any], *, or_dry_run: bool = False) -> Ask:
+def asking_leader(
+    calls: ApiCalls, where: str, flags: Mapping[str, Any], *, or_dry_run: ServerClock | None = None
+) -> Ask:
     """Return a function that asks the leader through the API server; ``where`` names that server in messages.
-    ``or_dry_run``: if no controller leads, that of the dry run, which its documents say.
+    ``or_dry_run``: if no controller leads by this clock, that of the dry run, which its documents say.
     """
     namespace, lease = flags["lease_namespace"], f"Lease {flags['lease_namespace']}/{flags['lease_name']}"
     store = KubernetesLease(calls, namespace, flags["lease_name"])
-    shadow = KubernetesLease(calls, namespace, SHADOW_LEASE) if or_dry_run and may_be_dry_run(flags) else None
+    shadow = KubernetesLease(calls, namespace, SHADOW_LEASE) if may_be_dry_run(flags) else None
 
     async def asking(path: str, query: Mapping[str, str | int]) -> Document:
         """Ask the replica that holds the Lease now."""
         try:
             record = await store.read()
-            if shadow is not None and (record is None or not record.holder):
+            if (
+                shadow is not None
+                and or_dry_run is not None
+                and (
+                    record is None
+                    or not record.holder
+                    or _is_over(record.renewed_epoch, record.duration_seconds, or_dry_run)
+                )
+            ):
                 dry = await shadow.read()
                 record = dry if dry is not None and dry.holder else record
             if record is None:
@@ -181,6 +193,11 @@ def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any], *, or_d
             raise Unanswered(f"{where}: {error}") from error
 
     return asking
+
+
+def _is_over(renewed_epoch: float, duration_seconds: float, clock: ServerClock) -> bool:
+    """Return whether the time of a Lease is over: nobody renews one that is left of an earlier installation."""
+    return clock.now().server_epoch - renewed_epoch > duration_seconds + _LATE_RENEWAL_SECONDS
 
 
 @contextlib.asynccontextmanager

@@ -83,7 +83,7 @@ def reset(**flags: Any) -> None:
     Evictions continue, and the breaker starts to count tainted nodes again.
 
     Look at the nodes first (`taint-eviction breaker`): pods that are due are evicted within seconds. To resume
-    evictions step by step: `taint-eviction pause`, then this, and then `resume --only node/NAME`.
+    evictions step by step: `taint-eviction pause`, then this, and then `resume --only zone/NAME` or `node/NAME`.
 
     Shows how many pods are evicted at once, as the leader knows, and asks. Without a terminal it needs --yes.
 

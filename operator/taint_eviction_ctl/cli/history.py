@@ -251,7 +251,8 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
         facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
         facts += [
-            ("answer", each["answer"]),
+            # A dry run has called nobody.
+            ("answer", None if each["dryRun"] else each["answer"]),
             ("built-in", built_in_text(each)),
             ("told by", replica_name(each["toldBy"])),
         ]
