@@ -434,21 +434,15 @@ class Guards(GuardList):
         """Note which guards of the cluster block by now; return whether others do than before. The leader asks often.
         Whatever is due when one ends was blocked by it, and people know of that.
         """
-        before, self._noted = (
-            self._noted,
-            frozenset(guard.reason for guard in self._others() if guard.blocks(False, now)),
-        )
+        blocking = [guard for guard in self._of_cluster if guard.blocks(False, now)]
+        others = frozenset(guard.reason for guard in blocking if guard.reason is not WaitReason.BREAKER_OPEN)
+        before, self._noted = self._noted, others
         if before - self._noted - {WaitReason.ORDERS_UNKNOWN}:
             self._breaker.acknowledge_backlog()
-        blocking = (guard for guard in self._of_cluster if guard.blocks(False, now))
         self._cluster_blocked.note(
             {each.reason.name: _since(each.says(_ANY_FLOW, now), now) for each in blocking}, now.at
         )
         return self._noted != before
-
-    def _others(self) -> Iterator[ClusterGuard]:
-        """Yield the guards of the cluster apart from the breaker."""
-        return (guard for guard in self._of_cluster if guard.reason is not WaitReason.BREAKER_OPEN)
 
     def evaluate(
         self, nodes: Mapping[str, KnownNode], due: int, now: Moment, evictions: Evictions = no_evictions
@@ -458,7 +452,8 @@ class Guards(GuardList):
         """
         if self.control_state is None:
             return []
-        if any(guard.blocks(False, now) for guard in self._others()):
+        others = (guard for guard in self._of_cluster if guard.reason is not WaitReason.BREAKER_OPEN)
+        if any(guard.blocks(False, now) for guard in others):
             due, evictions = 0, evictions if self._breaker.latch is not None else no_evictions
         return self._noting_breaker(lambda: self._breaker.evaluate(nodes, due, now, evictions))
 
