@@ -56,6 +56,8 @@ _MAX_UNDER_WAY = 50
 
 # A pod that was marked is not marked again sooner: somebody may set its seconds again and again.
 _AGAIN_SECONDS = 2.0
+# Nor sooner than this while the watch has not brought what the answer showed, so that others have their turn.
+_UNSEEN_SECONDS = 10.0
 
 # How soon a refused mark is tried again: at most, and in the last seconds before its timer.
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 30.0
@@ -191,6 +193,8 @@ class Adopter:
         self._queue: deque[Late] = deque()
         self._asked_at = self._next_at = -math.inf
         self._rests_until: dict[PodRef, float] = {}
+        # Until when a pod is not marked again, unless the watch brings this version of it.
+        self._unseen: dict[PodRef, tuple[float, int]] = {}
         self._refusals: dict[PodRef, _Refusal] = {}
         self._told_namespaces: set[str] = set()
         self._unanswered = False
@@ -263,8 +267,12 @@ class Adopter:
             case PodSeen():
                 if self._carriers.upsert(fact.pod):
                     self._check(fact.pod.ref)
+                _, version = self._unseen.get(fact.pod.ref, (0.0, math.inf))
+                if (fact.pod.resource_version or 0) >= version:
+                    del self._unseen[fact.pod.ref]
             case PodGone():
                 self._carriers.drop(fact.ref)
+                self._unseen.pop(fact.ref, None)
             case NodeSeen():
                 self._check(*self._carriers.on_node(fact.node.name))
         if self.enabled and self._countdowns.observed(fact, now):
@@ -327,7 +335,7 @@ class Adopter:
                 checked_all_at = -math.inf
                 self._next_at = -math.inf
                 self._queue.clear()
-                for memory in (self._refusals, self._kept, self._rests_until, self._told_namespaces):
+                for memory in (self._refusals, self._kept, self._rests_until, self._unseen, self._told_namespaces):
                     memory.clear()
             else:
                 self._begin_marks(group)
@@ -371,6 +379,7 @@ class Adopter:
         if now >= max(self._next_at, self._asked_at + _PASS_SECONDS):
             self._asked_at = now
             passed_over = {ref for ref, until in self._rests_until.items() if until > now} | self._under_way.keys()
+            passed_over |= {ref for ref, (until, _) in self._unseen.items() if until > now}
             passed_over |= {ref for ref, refusal in self._refusals.items() if refusal.retry_at > now}
             late, next_at = self._countdowns.late(now, self._rate.per_second, passed_over)
             self._queue = deque(late)
@@ -447,6 +456,9 @@ class Adopter:
                 return
         self._carriers.upsert(pod)
         self._check(ref)
+        record = self._pods.find(ref)
+        if record is not None and (record.pod.resource_version or 0) < (pod.resource_version or 0):
+            self._unseen[ref] = self._clock.now().at + _UNSEEN_SECONDS, pod.resource_version or 0
         refused = self._refusals.pop(ref, None)
         self._unanswered = False
         self._told_namespaces.discard(ref.key.namespace)
