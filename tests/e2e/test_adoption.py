@@ -204,3 +204,84 @@ async def test_hand_back_takes_the_right_away(adopting: Adopting, cluster: Clust
         assert "nothing is adopted any more" in told
         assert not is_noted(pod)
         assert await cluster.call("GET", adopting.right, fine=(404,)) is None
+
+
+@managed
+async def test_what_admission_refuses_is_said_when_it_is_too_late(
+    adopting: Adopting, cluster: ClusterUnderTest
+) -> None:
+    """Somebody's policy refuses marks: the pod's event quotes it, and the built-in controller evicts in its time."""
+    mark = MARK_SECONDS
+    kind = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.prefix}}}
+    spec = {
+        "matchConstraints": {
+            "resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
+            ],
+            **where,
+        },
+        "validations": [
+            {
+                "expression": f"!object.spec.tolerations.exists(each, each.?tolerationSeconds.orValue(0) == {mark})",
+                "message": "nobody stays for ever here",
+            }
+        ],
+    }
+    binding = {"policyName": cluster.prefix, "validationActions": ["Deny"]}
+    async with contextlib.AsyncExitStack() as stack:
+        for path, document in ((kind, spec), (f"{kind[:-3]}ybindings", binding)):
+            await cluster.call("POST", path, {"metadata": {"name": cluster.prefix}, "spec": document})
+            stack.push_async_callback(cluster.call, "DELETE", f"{path}/{cluster.prefix}")
+        running = await stack.enter_async_context(adopting.controller())
+        pod = await cluster.create_pod("pod", "a", [tolerates(30)])
+        await cluster.taint("a", KEY)
+        await cluster.evicted(pod, 45.0)
+        assert not is_noted(pod)
+        told = await cluster.told(pod)
+        assert any(each["reason"] == "CountdownNotAdopted" and "for ever here" in each["message"] for each in told)
+        assert running.said(f"countdowns in namespace {cluster.prefix} cannot be taken over")
+
+
+@managed
+async def test_a_copy_on_a_clean_node_is_given_back_by_the_next_leader(
+    adopting: Adopting, cluster: ClusterUnderTest
+) -> None:
+    """Somebody copies a marked pod together with its annotation; a leader looks for notes when it begins."""
+    async with adopting.controller():
+        pod = await cluster.create_pod("pod", "a", [tolerates(30)])
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(pod), 25.0)
+        await cluster.create_node("b")
+        note = pod.body["metadata"]["annotations"]
+        copy = await cluster.create_pod("copy", "b", [tolerates(MARK_SECONDS)], annotations=note)
+        await cluster.stays(copy, 3.0)
+        assert is_noted(copy)
+    async with adopting.controller():
+        await cluster.until(lambda: not is_noted(copy), 30.0)
+        assert seconds_of(copy) == [30]
+        assert is_noted(pod)
+
+
+@managed
+async def test_who_must_not_be_taken_over_is_not(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """Pods that finish, terminate or are the controller's own keep their seconds behind a pause; others do not."""
+    async with adopting.controller():
+        own = {"labels": {"app.kubernetes.io/name": "taint-eviction-controller"}}
+        pods = {
+            "other": await cluster.create_pod("other", "a", [tolerates(30)]),
+            "own": await cluster.create_pod("own", "a", [tolerates(30)], **own),
+            "finished": await cluster.create_pod("finished", "a", [tolerates(30)]),
+            "terminating": await cluster.create_pod("terminating", "a", [tolerates(30)], finalizers=["example.com/a"]),
+        }
+        finished = f"/api/v1/namespaces/{cluster.prefix}/pods/finished/status"
+        await cluster.call("PATCH", finished, {"status": {"phase": "Succeeded"}}, headers=STRATEGIC)
+        await cluster.call("DELETE", f"/api/v1/namespaces/{cluster.prefix}/pods/terminating")
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(pods["other"]), 25.0)
+        await cluster.stays(pods["other"], 3.0)
+        assert {name: seconds_of(pod) for name, pod in pods.items() if name != "other"} == {
+            "own": [30],
+            "finished": [30],
+            "terminating": [30],
+        }
