@@ -156,7 +156,7 @@ def build(
     if settings.dry_run:
         # Nothing is reported before both exist.
         shadow = _shadow(lambda: live.controller.status, gate, metrics, journal, compared_before)
-    doors = _doors(
+    ports = _ports(
         calls,
         clock,
         settings,
@@ -174,7 +174,7 @@ def build(
         parts=parts,
         learn_time=lambda: learn_time(clock, ask),
     )
-    assembled = assemble(doors, settings, random.Random())
+    assembled = assemble(ports, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
     guards, policy_check = live.controller.guards, assembled.policy_check
     policy = None
@@ -250,7 +250,7 @@ def build(
     return ControllerProcess(calls, gate, metrics, recorder, live, driver, engine, lifecycle)
 
 
-def _doors(
+def _ports(
     calls: ApiCalls,
     clock: ServerClock,
     settings: Settings,

@@ -32,7 +32,7 @@ from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready, WatchListener, WatchScope
 from taint_eviction.runtime.resync import Resync
-from taint_eviction.runtime.supervised_watch import WatchDoors
+from taint_eviction.runtime.supervised_watch import WatchPorts
 from taint_eviction.runtime.workers import Workers
 from taint_eviction.settings import RetrySettings, WatchSettings
 from taint_eviction_lab.simulation.api import SimulatedApi
@@ -424,10 +424,10 @@ class Body:
         finally:
             worker.leave()
 
-    def doors(self, lists_at_once: int = 8, **settings: Any) -> WatchDoors:
+    def doors(self, lists_at_once: int = 8, **settings: Any) -> WatchPorts:
         """Make the doors of watches."""
         doors = self.live, Resync(self.api, self.live, lists_at_once), self.watcher, interpret
-        return WatchDoors(*doors, settings=WatchSettings(**settings), rng=random.Random(0))
+        return WatchPorts(*doors, settings=WatchSettings(**settings), rng=random.Random(0))
 
     def sees(self, *objects: Node | Pod) -> None:
         """Put objects into the API server and tell everything as a watch does, in time."""

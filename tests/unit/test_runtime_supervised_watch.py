@@ -9,12 +9,12 @@ from tests.unit.runtime_fakes import HANGS, Body, at, now, refused, running, slo
 
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded, WatchListener, WatchScope
-from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
+from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchPorts
 
 NODES = "nodes"
 
 
-def nodes_watch(it: Body, doors: WatchDoors | None = None) -> SupervisedWatch:
+def nodes_watch(it: Body, doors: WatchPorts | None = None) -> SupervisedWatch:
     """Make a watch of all nodes."""
     return SupervisedWatch(NodesScope(), doors or it.doors())
 

@@ -1,4 +1,4 @@
-"""Changes single pods over HTTP and finds those that have a note: ``AdoptionDoor``, also for ``hand-back``.
+"""Changes single pods over HTTP and finds those that have a note: ``AdoptionPort``, also for ``hand-back``.
 A patch tests the pod as it was read. After a conflict the pod is read again, and decided on again.
 """
 

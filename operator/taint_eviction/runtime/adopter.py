@@ -8,7 +8,7 @@ changes pods, only after it has read the control state as leader. When people ha
 pod; it confirms that once no change is under way, and goes on to give back. The state ConfigMap says that somebody
 adopts before the first mark is written, so that a leader that does not adopt knows that it has to give everything back.
 
-This module decides neither (``core``), and does not make the writes (``ports.AdoptionDoor``).
+This module decides neither (``core``), and does not make the writes (``ports.AdoptionPort``).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE
 from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.policy_check import PolicyCheck
-from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, Clock, FailureReason, Gate, WantedChange
+from taint_eviction.runtime.ports import AdoptionPort, CallFailed, Clock, FailureReason, Gate, WantedChange
 from taint_eviction.settings import AdoptionSettings
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class Adopter:
     def __init__(
         self,
         live: Live,
-        door: AdoptionDoor,
+        door: AdoptionPort,
         node_reads: NodeReads,
         gate: Gate,
         *,

@@ -22,8 +22,8 @@ from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import (
-    AdmissionPolicyDoor,
-    AdoptionDoor,
+    AdmissionPolicyPort,
+    AdoptionPort,
     Clock,
     ClusterReader,
     ClusterWriter,
@@ -33,7 +33,7 @@ from taint_eviction.runtime.ports import (
     Watcher,
 )
 from taint_eviction.runtime.resync import Resync
-from taint_eviction.runtime.supervised_watch import WatchDoors
+from taint_eviction.runtime.supervised_watch import WatchPorts
 from taint_eviction.runtime.watch_listener import Interpret
 from taint_eviction.settings import Settings
 
@@ -58,8 +58,8 @@ class Ports:
     identity: str
     learn_time: Callable[[], Awaitable[None]]
     control_state: ControlStateStore | None = None
-    own_policy: AdmissionPolicyDoor | None = None
-    adoption: AdoptionDoor | None = None
+    own_policy: AdmissionPolicyPort | None = None
+    adoption: AdoptionPort | None = None
     restarted: Callable[[str], None] = lambda _kind: None
     heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None
     began: Callable[[Work, Moment], None] = lambda _work, _now: None
@@ -82,38 +82,38 @@ class Assembled:
     policy_check: PolicyCheck | None
 
 
-def assemble(doors: Ports, settings: Settings, rng: random.Random) -> Assembled:
+def assemble(ports: Ports, settings: Settings, rng: random.Random) -> Assembled:
     """Build a controller on these ports; ``rng`` randomizes waits."""
-    control_state_known = None if doors.control_state is not None else ControlState()
-    controller = make_controller(settings, control_state_known, doors.identity)
-    live = Live(controller, doors.clock, doors.reporters, doors.heard, doors.began, doors.attempted)
-    node_reads = NodeReads(doors.reader, live, settings.node_read_seconds)
+    control_state_known = None if ports.control_state is not None else ControlState()
+    controller = make_controller(settings, control_state_known, ports.identity)
+    live = Live(controller, ports.clock, ports.reporters, ports.heard, ports.began, ports.attempted)
+    node_reads = NodeReads(ports.reader, live, settings.node_read_seconds)
     evictor = Evictor(
         live,
-        doors.reader,
-        DryRunWriter(doors.reader) if settings.dry_run else doors.writer,
+        ports.reader,
+        DryRunWriter(ports.reader) if settings.dry_run else ports.writer,
         node_reads,
-        doors.gate,
+        ports.gate,
         retry=settings.retry,
         rng=rng,
     )
-    driver = Driver(live, evictor, doors.gate, settings.workers)
-    watching = WatchDoors(
+    driver = Driver(live, evictor, ports.gate, settings.workers)
+    watching = WatchPorts(
         live,
         # No cached lists with a breaker: pods that are gone must not open it, and evictions wait for the lists anyway.
-        Resync(doors.reader, live, settings.watch.lists_at_once, cached_lists=not settings.breaker.enabled),
-        doors.watcher(controller),
-        doors.interpret,
+        Resync(ports.reader, live, settings.watch.lists_at_once, cached_lists=not settings.breaker.enabled),
+        ports.watcher(controller),
+        ports.interpret,
         settings=settings.watch,
         rng=rng,
-        restarted=doors.restarted,
+        restarted=ports.restarted,
     )
     control_state = None
-    if doors.control_state is not None:
+    if ports.control_state is not None:
         control_state = ControlStateSync(
-            doors.control_state,
+            ports.control_state,
             live,
-            doors.gate,
+            ports.gate,
             poll_seconds=settings.control_state.poll_seconds,
             writes=not settings.dry_run,
             ending=lambda: driver.stopping,
@@ -121,16 +121,16 @@ def assemble(doors: Ports, settings: Settings, rng: random.Random) -> Assembled:
     adopter = None
     policy_check = (
         None
-        if doors.own_policy is None
-        else PolicyCheck(doors.own_policy, doors.clock, adopts=settings.adoption.enabled)
+        if ports.own_policy is None
+        else PolicyCheck(ports.own_policy, ports.clock, adopts=settings.adoption.enabled)
     )
-    if doors.adoption is not None and control_state is not None and policy_check is not None:
+    if ports.adoption is not None and control_state is not None and policy_check is not None:
         # A dry run takes nothing over, and says what others have left to it.
         adopter = Adopter(
             live,
-            DryRunAdoptions(doors.adoption) if settings.dry_run else doors.adoption,
+            DryRunAdoptions(ports.adoption) if settings.dry_run else ports.adoption,
             node_reads,
-            doors.gate,
+            ports.gate,
             policy=policy_check,
             state_read_at=lambda: control_state.read_at,
             settings=dataclasses.replace(settings.adoption, enabled=False) if settings.dry_run else settings.adoption,
@@ -139,7 +139,7 @@ def assemble(doors: Ports, settings: Settings, rng: random.Random) -> Assembled:
     if settings.dry_run:  # Its account writes nothing of pods.
         policy_check = None
     engine = Engine(
-        live, watching, driver, control_state, adopter, policy_check=policy_check, learn_time=doors.learn_time
+        live, watching, driver, control_state, adopter, policy_check=policy_check, learn_time=ports.learn_time
     )
     return Assembled(live, driver, engine, control_state, adopter, policy_check)
 

@@ -3,7 +3,7 @@
 from taint_eviction.core.control_state import Pause
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, ClusterReader, FailureReason, Ready, WantedChange
+from taint_eviction.runtime.ports import AdoptionPort, CallFailed, ClusterReader, FailureReason, Ready, WantedChange
 
 _CHANGES_NOTHING = "this is a dry run, which changes nothing"
 
@@ -34,25 +34,25 @@ class DryRunWriter:
 
 
 class DryRunAdoptions:
-    """An ``AdoptionDoor`` for dry runs: it finds what others have taken over, and refuses to change it."""
+    """An ``AdoptionPort`` for dry runs: it finds what others have taken over, and refuses to change it."""
 
-    def __init__(self, door: AdoptionDoor) -> None:
-        self._door = door
+    def __init__(self, port: AdoptionPort) -> None:
+        self._port = port
 
     async def change(self, ref: PodRef, wanted: WantedChange) -> Pod | None:
         """Read the pod; raise ``CallFailed`` if anything of it is to be changed."""
-        found: Pod | None = await self._door.change(ref, lambda _: None)
+        found: Pod | None = await self._port.change(ref, lambda _: None)
         if found is not None and wanted(found) is not None:
             raise _refused()
         return found
 
     async def list_noted(self) -> list[PodRef]:
         """List the pods that have a note."""
-        return await self._door.list_noted()
+        return await self._port.list_noted()
 
     def adopter(self, term: int) -> str:
         """Return what the control state would say."""
-        return self._door.adopter(term)
+        return self._port.adopter(term)
 
     async def write_adopter(self, term: int) -> None:
         """Raise ``CallFailed``."""

@@ -12,7 +12,7 @@ from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.pod_watches import PodWatches
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import NodesScope
-from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
+from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchPorts
 
 
 class Engine:
@@ -21,7 +21,7 @@ class Engine:
     def __init__(
         self,
         live: Live,
-        doors: WatchDoors,
+        ports: WatchPorts,
         driver: Driver,
         control_state: ControlStateSync | None = None,
         adopter: Adopter | None = None,
@@ -34,9 +34,9 @@ class Engine:
         self._adopter = adopter
         self._policy_check = policy_check
         self._learn_time = learn_time
-        self._stale_after = doors.settings.stale_after_seconds
-        self._nodes = SupervisedWatch(NodesScope(), doors)
-        self._pods = PodWatches(doors)
+        self._stale_after = ports.settings.stale_after_seconds
+        self._nodes = SupervisedWatch(NodesScope(), ports)
+        self._pods = PodWatches(ports)
         self._driver = driver
         self._tainted_at_start: frozenset[str] | None = None
         self._synced = False

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from taint_eviction.core.facts import PodsReleased
 from taint_eviction.runtime.ports import CallFailed, PodsScope
-from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
+from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchPorts
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ class _WatchedNode:
 class PodWatches:
     """Keeps the pods of tainted nodes listed and watched."""
 
-    def __init__(self, doors: WatchDoors) -> None:
-        self._doors = doors
-        self._live, self._controller, self._clock = doors.live, doors.live.controller, doors.live.clock
-        self._settings = doors.settings
+    def __init__(self, ports: WatchPorts) -> None:
+        self._ports = ports
+        self._live, self._controller, self._clock = ports.live, ports.live.controller, ports.live.clock
+        self._settings = ports.settings
         self._watched: dict[str, _WatchedNode] = {}
         self._all_pods: tuple[SupervisedWatch, asyncio.Task[None]] | None = None
         self._bug: BaseException | None = None
@@ -131,7 +131,7 @@ class PodWatches:
                 self._live.observe(PodsReleased(name))
 
     def _watch(self, name: str, single: bool) -> None:
-        watch = SupervisedWatch(PodsScope(name), self._doors)
+        watch = SupervisedWatch(PodsScope(name), self._ports)
         watched = self._watched[name] = _WatchedNode(watch, self._start(watch, single), single)
         if not single:
             watched.cover_at = self._clock.now().at + _UNCOVERED_SECONDS
@@ -151,7 +151,7 @@ class PodWatches:
 
     def _to_all_pods(self) -> None:
         if self._all_pods is None:
-            watch = SupervisedWatch(PodsScope(None), self._doors)
+            watch = SupervisedWatch(PodsScope(None), self._ports)
             self._all_pods = watch, self._start(watch, True)
         if not self._all_pods[0].watching.is_set():
             self._cover()

@@ -2,13 +2,13 @@
 
 It is asked at the start and every hour, by the leader and by standbys. A policy that names another account refuses
 nothing, so nobody would notice. The controller goes on without it; only countdowns are not taken over.
-This module asks and tells; it does not know how the policy is tried (``ports.AdmissionPolicyDoor``).
+This module asks and tells; it does not know how the policy is tried (``ports.AdmissionPolicyPort``).
 """
 
 import asyncio
 import logging
 
-from taint_eviction.runtime.ports import AdmissionPolicyDoor, CallFailed, Clock
+from taint_eviction.runtime.ports import AdmissionPolicyPort, CallFailed, Clock
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ class PolicyCheck:
     is True, only a definite answer ends that. ``problem``: what is wrong, "" for nothing.
     """
 
-    def __init__(self, door: AdmissionPolicyDoor, clock: Clock, *, adopts: bool) -> None:
-        self._door = door
+    def __init__(self, port: AdmissionPolicyPort, clock: Clock, *, adopts: bool) -> None:
+        self._port = port
         self._clock = clock
         self._adopts = adopts
         self.account = ""
@@ -40,11 +40,11 @@ class PolicyCheck:
         told: bool | None = True
         while True:
             try:
-                account = await self._door.account()
+                account = await self._port.account()
                 if account is None and not self._adopts:
                     return
                 self.account = account or ""
-                self.in_force = await self._door.in_force()
+                self.in_force = await self._port.in_force()
             except CallFailed as failure:
                 if self.in_force is None and self._clock.now().at - began_at >= _UNKNOWN_FOR_SECONDS:
                     self.problem = f"{self._not_known}: {failure}"

@@ -145,7 +145,7 @@ class ClusterWriter(Protocol):
 WantedChange = Callable[[Pod], CountdownChange | None]
 
 
-class AdoptionDoor(Protocol):
+class AdoptionPort(Protocol):
     """Marks countdowns that are taken over, notes their seconds on the pod, and gives them back.
 
     Each change is made to exactly the pod that was read just before, and to no other version of it.
@@ -180,7 +180,7 @@ class AdoptionDoor(Protocol):
         ...
 
 
-class AdmissionPolicyDoor(Protocol):
+class AdmissionPolicyPort(Protocol):
     """Asks about the admission policy that narrows what this process may write."""
 
     async def account(self) -> str | None:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _MAX_START_SECONDS = 0.2
 
 
-class WatchDoors:
+class WatchPorts:
     """What all watches share: how they list and watch, how objects are read, and how many watches start at a time.
 
     ``restarted`` is called with the kind (nodes, pods) of each watch that ended.
@@ -54,13 +54,13 @@ class WatchDoors:
 class SupervisedWatch:
     """Keeps one scope listed and watched. ``listed`` is set once the scope has been listed."""
 
-    def __init__(self, scope: WatchScope, doors: WatchDoors) -> None:
+    def __init__(self, scope: WatchScope, ports: WatchPorts) -> None:
         self.scope = scope
-        self._clock = doors.live.clock
-        self._resync, self._settings, self._rng = doors.resync, doors.settings, doors.rng
+        self._clock = ports.live.clock
+        self._resync, self._settings, self._rng = ports.resync, ports.settings, ports.rng
         self.listed = asyncio.Event()
-        self._doors = doors
-        self._listener = ObservingListener(scope, doors.live, doors.interpret)
+        self._ports = ports
+        self._listener = ObservingListener(scope, ports.live, ports.interpret)
         self._failures = 0
         # Held while the scope is listed and what was listed is observed.
         self._listing = asyncio.Lock()
@@ -133,8 +133,8 @@ class SupervisedWatch:
 
         The watch of nodes waits for no other: without it no new taint is known.
         """
-        async with contextlib.nullcontext() if isinstance(self.scope, NodesScope) else self._doors.start_turn:
-            watching = self._doors.watcher.watch(self.scope, self._listener, since)
+        async with contextlib.nullcontext() if isinstance(self.scope, NodesScope) else self._ports.start_turn:
+            watching = self._ports.watcher.watch(self.scope, self._listener, since)
             watch = asyncio.create_task(watching, name=f"watch {self.scope}")
             tasks.append(watch)
             up = asyncio.create_task(self._listener.watching.wait(), name=f"start {self.scope}")
@@ -172,6 +172,6 @@ class SupervisedWatch:
         pause = min(settings.restart_max_seconds, settings.restart_first_seconds * 2.0 ** min(self._failures, 30))
         pause *= self._rng.uniform(0.5, 1.0)
         self._failures += 1
-        self._doors.restarted(self.scope.kind)
+        self._ports.restarted(self.scope.kind)
         logger.warning("the watch of %s ended: %s; next try in %.1f s", self.scope, reason, pause)
         await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""The ``AdoptionDoor`` of one controller process: production's own, over calls to the simulated cluster.
+"""The ``AdoptionPort`` of one controller process: production's own, over calls to the simulated cluster.
 Marks, notes, patches, and the handling of conflicts are production's. Here its requests become calls, with all their
 faults.
 """
@@ -29,7 +29,7 @@ _CONFLICT, _BAD_REQUEST = 409, 400
 
 
 def simulated_adoptions(world: World, calls: SimulatedCalls, control_state: SimulatedControlState) -> Adoptions:
-    """Return the ``AdoptionDoor`` of one process."""
+    """Return the ``AdoptionPort`` of one process."""
     return Adoptions(
         cast(ApiCalls, _Requests(world, calls)),
         MalformedObjects(lambda kind: None),
@@ -103,7 +103,7 @@ def _carried_out(call: ApiRequest, act: Callable[[], Any]) -> Any:
 
 
 class PolicyInForce:
-    """The ``AdmissionPolicyDoor`` of a simulated process: simulated accounts have all rights."""
+    """The ``AdmissionPolicyPort`` of a simulated process: simulated accounts have all rights."""
 
     async def account(self) -> str:
         """Return the name of the account."""

@@ -1,4 +1,4 @@
-"""One controller process of a simulated world: the production runtime, unchanged, behind simulated doors.
+"""One controller process of a simulated world: the production runtime, unchanged, behind simulated ports.
 
 It can be killed at any moment, as by SIGKILL: requests not yet sent are never sent, and its knowledge is lost. Frozen,
 it takes no step; what it had sent arrives. With a Lease it stands for election as production does.
@@ -106,7 +106,7 @@ class SimulatedProcess(Killable):
             self._shadow = Shadow(lambda: self.live.controller.status, gate.may_act, found)
             reporters.append(self._shadow)
         self._gate = gate
-        doors = Ports(
+        ports = Ports(
             clock=clock.server_clock,
             reader=api,
             writer=api,
@@ -124,7 +124,7 @@ class SimulatedProcess(Killable):
         self.freezer = Freezer()
         context = copy_context()
         context.run(FREEZER.set, self.freezer)
-        assembled = context.run(assemble, doors, settings, rng)
+        assembled = context.run(assemble, ports, settings, rng)
         self.live, self.engine, self._driver = assembled.live, assembled.engine, assembled.driver
         self._grace_seconds = settings.grace_seconds
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
