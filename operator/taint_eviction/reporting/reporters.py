@@ -43,10 +43,9 @@ _NOT_ADOPTED = (
     "The countdown of Pod could not be taken over in time, so the built-in controller evicts it, past all guards"
 )
 
-# Reasons to cancel an eviction while the pod stays: only then does an event have a reader.
-_ALIVE = frozenset(
-    {StayReason.NODE_CLEAN, StayReason.TOLERATED, StayReason.FINISHED, StayReason.HELD, StayReason.SHUTTING_DOWN}
-)
+# Reasons to cancel an eviction for which an event about the pod has no reader (None: the pod is gone). For any other
+# reason the pod stays on its node.
+_UNREAD = frozenset({None, StayReason.NOT_BOUND, StayReason.MIRROR, StayReason.TERMINATING, StayReason.NODE_UNKNOWN})
 
 
 class LeaderReporter:
@@ -116,7 +115,7 @@ class EventReporter:
             case Evicted():
                 reason = tolerance(event.decision.deciding) if self._reasons else ""
                 self._post(event.ref, marking_for_deletion(event.ref, reason))
-            case Cancelled() if event.reason in _ALIVE:
+            case Cancelled() if event.reason not in _UNREAD:
                 reason = event.why if self._reasons else ""
                 self._post(event.ref, cancelling_deletion(event.ref, reason))
             case EvictionLoop():
