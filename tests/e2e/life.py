@@ -45,7 +45,7 @@ _TURN_SECONDS = 0.2
 class PlayedLife:
     """A cluster in which the controller may be installed, and what plays its nodes.
 
-    ``places``: the names of nodes on which pods find a place, one pod each.
+    ``places``: the names of nodes on which pods find a place, one pod of an installation each.
     """
 
     cluster: ClusterUnderTest
@@ -188,7 +188,7 @@ class PlayedLife:
         if name in self._killed and not _leaves(pod):
             return
         if "nodeName" not in spec:
-            taken = {each["spec"].get("nodeName") for each in pods}
+            taken = {each["spec"].get("nodeName") for each in pods if _instance(each) == _instance(pod)}
             free = [place for place in self.places if place not in taken]
             if free and not _leaves(pod):
                 await self._bind(pod, free[0])
@@ -270,6 +270,10 @@ def path_of(pod: Json) -> str:
 def leases(namespace: str, name: str) -> str:
     """Return the path of a Lease."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+
+
+def _instance(pod: Json) -> str:
+    return str(pod["metadata"]["labels"]["app.kubernetes.io/instance"])
 
 
 def _leaves(pod: Json) -> bool:
