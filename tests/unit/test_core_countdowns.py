@@ -7,7 +7,7 @@ from tests.unit.builders import epoch, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.countdowns import Countdowns, MarkRate
-from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen, PodsReleased
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased
 from taint_eviction.core.objects import MARK_SECONDS, Pod, Toleration
 
 SHORT, LONG = tolerates(25, "short"), tolerates(1000, "long")
@@ -233,6 +233,16 @@ def test_pods_that_are_gone_are_forgotten() -> None:
 
 
 # The rate
+
+
+def test_a_removed_node_has_no_countdowns() -> None:
+    """Nothing on it can be marked, and nobody else has to wait for the tries."""
+    it = stage()
+    it.taints(1, "long")
+    it.shows(1, LONG)
+    assert it.late(950) == [(1001, "a")]
+    it.sees(950, NodeGone("n1"))
+    assert it.late(950) == []
 
 
 def test_the_rate_is_that_of_the_last_ten_seconds_of_marking() -> None:

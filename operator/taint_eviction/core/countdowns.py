@@ -30,6 +30,9 @@ from taint_eviction.core.pods import KnownPods, PodRecord
 # may miss a moment that is shorter.
 _CLEAR_SECONDS = 10.0
 
+# How soon after a countdown has begun its pod must be seen, so that its tolerations count as those at the beginning.
+_LISTED_SECONDS = 3.0
+
 # A countdown is taken over this long before its timer, at least, and a third of its tolerance, at most.
 _LEAST_BEFORE_SECONDS = 10.0
 _SHARE = 1 / 3
@@ -224,6 +227,8 @@ class Countdowns:
             if tolerance is not None:
                 starts_at = since.start_at if bound is None else max(since.start_at, bound.start_at)
                 countdown.may_fire(starts_at + tolerance, tolerance)
+                if now.at - starts_at > _LISTED_SECONDS:
+                    countdown.followed_from = -math.inf  # Its tolerations may have been others until now.
         return countdown
 
     def _of(self, ref: PodRef) -> _Countdown | None:
@@ -281,7 +286,8 @@ class Countdowns:
             seconds = countdown.seconds  # 0: a taint that nothing tolerates leaves no countdown.
             if seconds is not None and seconds > 0 and seconds >= self._from_seconds:
                 record = self._pods.find(countdown.ref)
-                if record is not None and has_countdown(record.pod):
+                # On a node that is gone nothing can be marked.
+                if record is not None and has_countdown(record.pod) and self._nodes.taints_on(record.node_name):
                     yield countdown
 
     def _forget_over(self, now: float) -> None:
