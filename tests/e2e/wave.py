@@ -42,6 +42,8 @@ NOTE = "taint-eviction/seconds"
 _PODS = "/api/v1/namespaces/default/pods"
 _CONCURRENCY = 32
 _BLIP_PODS = 100
+# What begins sooner after the first lists is taken over at once.
+_STARTED_SECONDS = 12.0
 _READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
 _DELETE_NOW: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 # The built-in controller is late by less than that.
@@ -236,6 +238,7 @@ async def _measure(
             await replicas.start()
         state = f"/api/v1/namespaces/{made.namespace}/configmaps/{made.lease}"
         await cluster.eventually(state, lambda found: "adopts" in (found.get("data") or {}), 60.0)
+        await asyncio.sleep(_STARTED_SECONDS)
         held = [await _blip(blip, replicas, slow, seconds) for seconds in options.blip]
         return all([*held, await _wave(wave, replicas, slow, options)])
     finally:
