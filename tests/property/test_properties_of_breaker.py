@@ -208,6 +208,10 @@ class BreakerMachine(RuleBasedStateMachine):
             return 0
         return sum(self.is_due(one, each) for one, each in self.free())
 
+    def due_at_reset(self) -> int:
+        """Count those that were due at the last reset: whoever made it knew of them."""
+        return sum(self.is_due(one, each) and self.fires_at(one, each) <= self.reset_at for one, each in self.free())
+
     def is_due(self, one: TrueNode, each: Pod) -> bool:
         """Return whether a pod is due and was on its node before the taint."""
         return self.fires_at(one, each) <= self.stage.now and self.was_there(one, each)
@@ -289,6 +293,8 @@ class BreakerMachine(RuleBasedStateMachine):
         effects = self.stage.evaluate()
         self.settle()
         due, now = self.due(), self.stage.now
+        if self.opened_at is None and self.policy.max_due is not None and due - self.known_due > self.policy.max_due:
+            self.known_due = max(self.known_due, self.due_at_reset())
         self.known_due = min(self.known_due, due)
         exceeded = self.exceeded(due)
         if self.opened_at is None:

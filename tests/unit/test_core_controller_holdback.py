@@ -675,6 +675,20 @@ def test_a_node_whose_pods_are_gone_still_counts() -> None:
     assert stage.brain.status.surge(moment(40)) == TaintSurge(1, 0, 11, 1)
 
 
+def test_a_new_process_knows_that_a_person_knows_what_was_due_at_the_last_reset() -> None:
+    """Five pods were due before it, and do not count; the third that is due later opens the breaker."""
+    stage = Stage(breaker=BreakerPolicy(enabled=True, nodes=NodeThreshold(), max_due=2), control_state=None)
+    stage.at(60).order(ControlState(reset_epoch=epoch(20)))
+    old = taint(added_at=10)
+    stage.sees(node(old), *(pod(name=f"p{each}", uid=f"p{each}", bound_at=0) for each in range(5)))
+    stage.sees(*(pod(tolerates(15), name=f"later-{each}", uid=f"later-{each}", bound_at=0) for each in range(2)))
+    assert stage.evaluate() == []
+    stage.sees(pod(tolerates(15), name="later-2", uid="later-2", bound_at=0))
+    [opened] = stage.evaluate()
+    assert isinstance(opened, BreakerOpened)
+    assert opened.latch.cause == "8 pods due at once, more than 2"
+
+
 def test_too_many_due_pods_open_the_breaker() -> None:
     """Six pods are due on two of twelve nodes; a pod whose deadline has not come does not count."""
     stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))

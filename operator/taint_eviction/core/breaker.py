@@ -138,6 +138,14 @@ class Breaker:
         """Note that a person knows of so many more due pods: those that a pause has held until now."""
         self._known_due += pods
 
+    def know(self, pods: int) -> None:
+        """Note that a person knows of so many due pods at least."""
+        self._known_due = max(self._known_due, pods)
+
+    def too_many_due(self, due: int) -> bool:
+        """Return whether so many due pods are more than it allows, beside those of which a person knows."""
+        return self.policy.max_due is not None and due - self._known_due > self.policy.max_due
+
     def count_due(self, due: int) -> None:
         """Note how many pods are due. A person knows of at most that many from now on."""
         self._known_due = min(self._known_due, due)
@@ -214,8 +222,7 @@ class Breaker:
         self.blocks_bypassing = too_many_off or (self.latch is not None and self.blocks_bypassing)
         if not self.policy.enabled:
             return
-        max_due = self.policy.max_due
-        too_many_due = max_due is not None and due - self._known_due > max_due
+        too_many_due = self.too_many_due(due)
         if self.latch is None:
             if self._dirty or too_many_due or self.unready.needs_evaluation:
                 counts = self._dirty or too_many_due

@@ -265,6 +265,9 @@ class Controller:
         if changed := self.guards.note(now):
             self.breaker.unready.dirty = True
         due, evictions = self._queue.due_together(), self._reconciler.evictions
+        if self.breaker.latch is None and self.breaker.too_many_due(due):
+            # The person who reset it knew what was due then; a new process has no other sign of that.
+            self.breaker.know(self._queue.due_together_by(self.breaker.acknowledged_at(now)))
         effects = self.guards.evaluate(self.nodes.known, due, now, evictions)
         if is_new or changed or effects:
             anew += self._reconciler.reconcile_failing(now)

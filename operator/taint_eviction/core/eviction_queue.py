@@ -300,6 +300,16 @@ class EvictionQueue:
         )
         return self.due() - self._due_first.bypasses_limits - came_later
 
+    def due_together_by(self, at: float) -> int:
+        """Count those of ``due_together`` that were due by an instant; looks at each pod."""
+        states = [record.state for record in self._pods.known.values()]
+        schedules = [state.schedule for state in states if isinstance(state, _COUNTED)]
+        return sum(
+            each.fire_at <= at and not (each.retry or each.came_later or each.flow.bypasses_limits)
+            for each in schedules
+            if not self._is_blocked(each.flow)
+        )
+
     def next_at(self, now: float, retries: bool, stopped: bool, only_bypassing: bool = False) -> float | None:
         """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.
         ``stopped``: none may be evicted; ``only_bypassing``: only those that bypass limits may.

@@ -69,7 +69,7 @@ _IN_TIME = "which pods are evicted before another event depends on how soon each
 _FIRST_BEARER = "if the taint or the pod is observed late, the first pod of the name is already gone"
 _UNSEEN = "the breaker does not count a node whose taint the watch does not deliver in time"
 _FORGOTTEN = "nodes whose pods a predecessor has evicted are not counted by a new process"
-_BACKLOG = "a new process does not know that people know about the backlog, and opens again"
+_BACKLOG = "a new process does not know that people know what a pause has held, and opens again"
 _UNPROVEN = "a new process counts a taint without a date only where a pod proves that it is new"
 _WHO = "which of two pods a budget admits is not promised"
 _MISDATED = "objects are dated wrongly: how early their taints seem to be set depends on when the watch was last heard"
@@ -104,7 +104,6 @@ RIGHTLY_DIFFERENT = {
     "breaker-opens-before-anybody-goes": RightDifference(_UNSEEN, ("lag nodes",)),
     "breaker-opens-in-a-slow-wave": RightDifference(_FORGOTTEN, ("crash",)),
     "breaker-opens-in-the-middle-of-evictions": RightDifference(_FORGOTTEN, ("crash", *_LATE)),
-    "breaker-opens-when-many-pods-are-due": RightDifference(_BACKLOG, ("crash",)),
     "breaker-sees-a-partition-before-pods-that-tolerate-nothing-go": RightDifference(_UNSEEN, _LATE),
     "breaker-stays-open-through-a-failover": RightDifference(_UNSEEN, _LATE),
     "breaker-stays-open-when-its-configmap-is-lost": RightDifference(_UNSEEN, _LATE),
