@@ -261,7 +261,7 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
     assert "1 pod leaves now from 1 node, 4 stay held" in said.complaints
     out = said.out.splitlines()
     assert out[0].startswith("all evictions are no longer paused")
-    assert out[1] == "evictions from nodes outside of zone b are paused instead; nodes that join them later are, too"
+    assert out[1] == "evictions from nodes outside of zone b are paused instead, also from those that join later"
     assert out[2].startswith("evictions are still paused for nodes outside of zone b (since ")
     await until(lambda: "c" not in levers.left())
     [key] = [key for key in levers.data() if key.startswith("pause-selector.")]

@@ -341,7 +341,7 @@ def _instead(kind: str, others: Sequence[PauseScope]) -> str:
             if not others:
                 return "no other evictions are paused instead"
             nodes = " and from ".join(scope.nodes for scope in others)
-            return f"evictions from {nodes} are paused instead; nodes that join them later are, too"
+            return f"evictions from {nodes} are paused instead, also from those that join later"
         case "node":
             return f"evictions from {many(len(others), 'other node')} are paused instead; nodes that join later are not"
         case _:
