@@ -111,7 +111,9 @@ class ClusterUnderTest:
         """Return the full name of one of this test's nodes."""
         return f"{self.prefix}-{short}"
 
-    async def create_node(self, short: str, taints: Sequence[Json] = (), *, ready: bool = True) -> Json:
+    async def create_node(
+        self, short: str, taints: Sequence[Json] = (), *, ready: bool = True, labels: Mapping[str, str] | None = None
+    ) -> Json:
         """Create a node with a condition Ready that is True or False.
 
         The node lifecycle controller taints a node without that condition within seconds. It accepts the condition
@@ -121,7 +123,8 @@ class ClusterUnderTest:
         await self.call("POST", LEASES, {"metadata": {"name": name}, "spec": self._sign_of_life(name)})
         self._nodes.add(name)
         status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
-        node = {"metadata": {"name": name}, "spec": {"taints": list(taints)}, "status": status}
+        metadata = {"name": name, "labels": dict(labels or {})}
+        node = {"metadata": metadata, "spec": {"taints": list(taints)}, "status": status}
         created: Json = await self.call("POST", "/api/v1/nodes", node)
         return created
 
