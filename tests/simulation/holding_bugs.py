@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
-from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.events import Event, Failed, Work
@@ -16,9 +17,10 @@ from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey
-from taint_eviction.core.guards import Guards
+from taint_eviction.core.guards import Guards, _Grounds
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.label_selectors import NOT_IN, Requirement
 from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
@@ -26,6 +28,7 @@ from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.unready_nodes import UnreadyNodes
+from taint_eviction.kube import control_state_data
 from taint_eviction.runtime.backoff import backoff_seconds
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 
@@ -200,6 +203,57 @@ def labels_of_nodes_are_read_once(patch: pytest.MonkeyPatch) -> None:
         return seen(self, dataclasses.replace(fact, node=node), now)
 
     patch.setattr(Controller, "_node_seen", keeping)
+
+
+def pauses_go_by_first_labels(patch: pytest.MonkeyPatch) -> None:
+    """A pause by labels goes by the labels with which each node was first seen."""
+    first: dict[tuple[int, str], Mapping[str, str]] = {}
+
+    def selected(self: _Grounds, node_name: str) -> Mapping[PauseScope, Pause]:
+        if (labels := self.labels_of(node_name)) is None:
+            return {}
+        labels = first.setdefault((id(self), node_name), labels)
+        pauses = self.ordered.pauses().items()
+        return {scope: pause for scope, pause in pauses if scope.kind == "selector" and scope.selects(labels)}
+
+    patch.setattr(_Grounds, "selected_by", selected)
+
+
+def pauses_know_no_later_nodes(patch: pytest.MonkeyPatch) -> None:
+    """A pause by labels covers the nodes that are known when it is read, and none that join later."""
+    order, selected = Guards.order, _Grounds.selected_by
+    covered: dict[int, frozenset[str]] = {}
+
+    def ordering(self: Guards, control_state: ControlState, now: Moment) -> list[Event]:
+        if control_state.selectors != self._grounds.ordered.selectors:
+            covered[id(self._grounds)] = frozenset(self._nodes.known)
+        return order(self, control_state, now)
+
+    def selecting(self: _Grounds, node_name: str) -> Mapping[PauseScope, Pause]:
+        return selected(self, node_name) if node_name in covered.get(id(self), (node_name,)) else {}
+
+    patch.setattr(Guards, "order", ordering)
+    patch.setattr(_Grounds, "selected_by", selecting)
+
+
+def unreadable_selectors_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A pause whose selector cannot be read pauses nothing."""
+    entries = control_state_data._pause_entries
+
+    def readable(config_map: Mapping[str, Any]) -> Iterator[control_state_data._PauseEntry]:
+        return (each for each in entries(config_map) if not (each.complaint and each.scope.kind == "selector"))
+
+    patch.setattr(control_state_data, "_pause_entries", readable)
+
+
+def notin_needs_the_label(patch: pytest.MonkeyPatch) -> None:
+    """``key notin (a)`` does not match a node without the label."""
+    matches = Requirement.matches
+
+    def matching(self: Requirement, labels: Mapping[str, str]) -> bool:
+        return matches(self, labels) and (self.operator != NOT_IN or self.key in labels)
+
+    patch.setattr(Requirement, "matches", matching)
 
 
 def rules_select_all_nodes(patch: pytest.MonkeyPatch) -> None:

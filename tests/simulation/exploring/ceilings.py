@@ -28,11 +28,12 @@ def rule_matches(
     """Return whether a rule matches a pod that a taint with this key evicts."""
     of_key = not rule.taint_keys or any(fnmatch.fnmatchcase(taint_key, one) for one in rule.taint_keys)
     of_space = not rule.namespaces or any(fnmatch.fnmatchcase(namespace, one) for one in rule.namespaces)
-    of_pod = all(_chosen(term, labels) for term in rule.pod_selector)
-    return of_key and of_space and of_pod and all(_chosen(term, node_labels) for term in rule.node_selector)
+    of_pod = all(chosen(term, labels) for term in rule.pod_selector)
+    return of_key and of_space and of_pod and all(chosen(term, node_labels) for term in rule.node_selector)
 
 
-def _chosen(term: Requirement, labels: Mapping[str, str]) -> bool:
+def chosen(term: Requirement, labels: Mapping[str, str]) -> bool:
+    """Return whether a term of a selector matches labels."""
     found = labels.get(term.key)
     if term.operator in ("In", "Exists"):
         return found is not None and (term.operator == "Exists" or found in term.values)

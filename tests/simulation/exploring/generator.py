@@ -16,7 +16,7 @@ from tests.simulation.exploring.lost_nodes import add_lost_nodes, lose_nodes
 from tests.simulation.exploring.ordering import add_order, leave_in_order
 from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.people_worlds import PeopleWorlds
-from tests.simulation.exploring.pools import add_pools
+from tests.simulation.exploring.pools import add_paused_pools, add_pools
 from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.racing import Races
 from tests.simulation.exploring.random_faults import RandomFaults
@@ -57,6 +57,7 @@ def made_up(seed: int) -> JsonObject:
     add_adoption(document, seed)
     add_late_adoptions(document, seed)
     add_pools(document, seed)
+    add_paused_pools(document, seed)
     return document
 
 

@@ -1,6 +1,7 @@
-"""Generates pools of nodes, in some documents: rules that select nodes by labels, and labels that change just in time.
+"""Generates pools of nodes, in some documents: rules and pauses that select nodes by labels, and labels that change
+just in time, also on nodes that join while their pool is paused.
 
-This comes after all other parts and uses a random generator of its own, so that other documents are the same as before
+This comes after all other parts and uses random generators of its own, so that other documents are the same as before
 this module existed. A document in which at most holds restrain evictions gets none, as its evictions must be punctual.
 Part of ``generator``.
 """
@@ -12,6 +13,7 @@ JsonObject = dict[str, Any]
 
 _SHARE = 0.6
 _NODES, _NAMESPACE = ("pool-1", "pool-2"), "pooled"
+_PAUSED_NODES, _PAUSED_NAMESPACE = ("paused-1", "paused-2", "paused-3"), "paused"
 # Selectors with the values of the label that they match, and some that they do not; None: the node lacks the label.
 _SELECTORS: dict[str, tuple[tuple[str | None, ...], tuple[str | None, ...]]] = {
     "pool=gpu": (("gpu",), ("db", None)),
@@ -21,6 +23,8 @@ _SELECTORS: dict[str, tuple[tuple[str | None, ...], tuple[str | None, ...]]] = {
     "pool!=gpu": (("db", None), ("gpu",)),
     "pool notin (gpu,x)": (("db", None), ("gpu", "x")),
 }
+# Values that hold all nodes, since it cannot be read which ones are meant.
+_BY_HAND = ("true", "", "pool=gpu", '{"selector": "pool in gpu"}', '{"selector": 5}', "{}")
 # When a label changes, from when the pods are due.
 _BESIDE = (-3.0, -0.5, -0.02, 0.0, 0.006, 0.011, 0.016, 0.021, 0.03, 0.3, 1.0, 2.5)
 
@@ -39,26 +43,86 @@ def add_pools(document: JsonObject, seed: int) -> None:
     for node in _NODES:
         is_chosen = node == _NODES[0] or rng.random() < 0.5
         seconds = rng.choice((0, 0, 5))
-        given["pods"] += [
-            {"name": f"{node}-{number}", "namespace": _NAMESPACE, "nodeName": node, "tolerations": [f"a for {seconds}"]}
-            for number in range(rng.choice((1, 3)))
-        ]
+        given["pods"] += _pods(node, _NAMESPACE, seconds, rng.choice((1, 3)))
         pool = _value(rng, selector, is_chosen)
         given["nodes"].append(node if pool is None else {"name": node, "labels": {"pool": pool}})
         steps.append({"at": begin, "taint": f"{node} a=1:NoExecute"})
-        at = begin + seconds
         # The first one leaves the pool in the end.
-        for _ in range(rng.choice((1, 1, 3))):
-            at, is_chosen = round(max(0.5, at + rng.choice(_BESIDE)), 3), not is_chosen
-            pool = _value(rng, selector, is_chosen)
-            steps.append({"at": at, "label": f"{node} pool-" if pool is None else f"{node} pool={pool}"})
-            at += rng.choice((0.0, 15.0))
+        steps += _relabelling(rng, node, selector, begin + seconds, is_chosen)
     if rng.random() < 0.6:
         slow: JsonObject = {"call": ["mark", "readPod"], "pod": f"{_NAMESPACE}/*", "for": 20.0}
         steps.append({"at": begin, "delay": {**slow, "back": round(rng.uniform(0.3, 2.9), 3)}})
     how = rng.choice((*({"pause": True},) * 6, {"mode": "evict"}, {"limits": {"concurrency": 1}}))
     _add_rule(document, {"name": "pool", "match": {"namespaces": [_NAMESPACE], "nodeSelector": selector}, **how})
     document["timeline"] = sorted([*timeline, *steps], key=lambda step: float(step["at"]))
+
+
+def add_paused_pools(document: JsonObject, seed: int) -> None:
+    """Let people pause pools by selectors, while nodes join them and leave them."""
+    rng = random.Random(f"paused pools {seed}")
+    given, settings, timeline = document["given"], document["settings"], document["timeline"]
+    has_pauses = any("pause" in step for step in timeline)
+    if rng.random() >= _SHARE or not has_pauses or not settings.keys().isdisjoint(("breaker", "builtIn")):
+        return
+    begin, paused = rng.choice((3.0, 20.0, 40.0)), rng.sample([*_SELECTORS], rng.choice((1, 1, 2)))
+    steps = _pauses(rng, paused, begin)
+    for node in _PAUSED_NODES:
+        is_chosen, seconds = node != _PAUSED_NODES[1] or rng.random() < 0.5, rng.choice((0, 0, 5))
+        pool = _value(rng, paused[0], is_chosen)
+        body: JsonObject = {"name": node} | ({} if pool is None else {"labels": {"pool": pool}})
+        pods, tainted_at = _pods(node, _PAUSED_NAMESPACE, seconds, rng.choice((1, 3))), begin
+        if node == _PAUSED_NODES[2]:
+            # It joins tainted, and its pods come a little later.
+            joins_at = round(begin + rng.choice((1.0, 5.0, 9.0)), 3)
+            steps.append({"at": joins_at, "createNode": {**body, "taints": ["a=1:NoExecute"]}})
+            tainted_at = joins_at + 1.0
+            steps += [{"at": tainted_at, "create": pod} for pod in pods]
+        else:
+            given["nodes"].append(body)
+            given["pods"] += pods
+            steps.append({"at": begin, "taint": f"{node} a=1:NoExecute"})
+        if rng.random() < 0.7:
+            steps += _relabelling(rng, node, paused[0], tainted_at + seconds, is_chosen, after=tainted_at)
+    if rng.random() < 0.6:
+        slow: JsonObject = {"call": ["mark", "readPod"], "pod": f"{_PAUSED_NAMESPACE}/*", "for": 20.0}
+        steps.append({"at": begin, "delay": {**slow, "back": round(rng.uniform(0.3, 2.9), 3)}})
+    document["timeline"] = sorted([*timeline, *steps], key=lambda step: float(step["at"]))
+
+
+def _pauses(rng: random.Random, selectors: list[str], begin: float) -> list[JsonObject]:
+    """Let people pause long before, or while pods are evicted, and sometimes write a key by hand."""
+    steps: list[JsonObject] = []
+    for selector in selectors:
+        pause: JsonObject = {"selector": selector}
+        if rng.random() < 0.3:
+            pause["for"] = rng.choice((6, 12))
+        at = max(0.0, begin + rng.choice((-10.0, -10.0, *_BESIDE)))
+        steps.append({"at": round(at, 3), "pause": pause})
+        steps.append({"at": begin + rng.choice((15.0, 25.0)), "resume": {"selector": selector}})
+    if rng.random() < 0.15:
+        key, at = "pause-selector.by-hand", max(0.0, begin + rng.choice((-8.0, 4.0)))
+        steps.append({"at": at, "scribble": {"key": key, "value": rng.choice(_BY_HAND)}})
+        steps.append({"at": begin + 12.0, "scribble": {"key": key, "value": "false"}})
+    return steps
+
+
+def _pods(node: str, namespace: str, seconds: int, count: int) -> list[JsonObject]:
+    tolerations = [f"a for {seconds}"]
+    names = [f"{node}-{number}" for number in range(count)]
+    return [{"name": name, "namespace": namespace, "nodeName": node, "tolerations": tolerations} for name in names]
+
+
+def _relabelling(
+    rng: random.Random, node: str, selector: str, at: float, is_chosen: bool, after: float = 0.5
+) -> list[JsonObject]:
+    """Let a node leave a pool and join it, from when its pods are due."""
+    steps: list[JsonObject] = []
+    for _ in range(rng.choice((1, 1, 3))):
+        at, is_chosen = round(max(after, at + rng.choice(_BESIDE)), 3), not is_chosen
+        pool = _value(rng, selector, is_chosen)
+        steps.append({"at": at, "label": f"{node} pool-" if pool is None else f"{node} pool={pool}"})
+        at += rng.choice((0.0, 15.0))
+    return steps
 
 
 def _value(rng: random.Random, selector: str, chosen: bool) -> str | None:

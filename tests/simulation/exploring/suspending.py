@@ -5,9 +5,10 @@ a pause with an end counts until then, whether or not it is still in the ConfigM
 The breaker counts for a process that knows of its latch or must have seen a surge; no latch is written for less.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.simulation.exploring.ceilings import chosen
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
 from tests.simulation.exploring.seen import TICK, Breach
@@ -15,6 +16,7 @@ from tests.simulation.exploring.surges import SurgeJudge
 from tests.simulation.exploring.truth import NEVER, Truth, due_at
 
 from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
@@ -107,6 +109,7 @@ class SuspensionJudge:
         held: dict[str, object] = {} if dot else {"pause": after.cluster, "breaker": after.latch}
         if name:
             held = {"pause-node": after.nodes.get(name), "pause-namespace": after.namespaces.get(name)}
+            held["pause-selector"] = after.selectors.get("")
         if held[kind] is None if kind in held else after != before:
             trace = Trace("somebody", 0, Phase.CARRIED_OUT, CallKind.WRITE_CONTROL_STATE, key, "", at)
             self._breach("unreadable value misread", trace, f"now it says {after}")
@@ -153,7 +156,11 @@ class SuspensionJudge:
                 known, answered_at = read.control_state or ControlState(), read.answered_at
                 self._take_latch(read, known, trace)
                 read.answered_at = trace.at
-                self._handling.interrupt(trace.process, lambda *of: _paused(known, of[0], of[1], trace.at) is not None)
+                # A pause by labels counts where a process knows them: if they have always been such.
+                self._handling.interrupt(
+                    trace.process,
+                    lambda *of: _paused(known, of[0], of[1], trace.at, self._labels(of[0], -NEVER)) is not None,
+                )
                 if read.latch is not None:
                     # The process may have closed the breaker since the previous answer, and not written that yet.
                     until = answered_at if self._settings.breaker.closes_by_itself else NEVER
@@ -219,7 +226,9 @@ class SuspensionJudge:
         if read.control_state is None:
             self._breach("control state unknown", trace, "whether it is paused was never read")
             return
-        if (scope := _paused(read.control_state, node, namespace, trace.at + _ENDS_SECONDS)) is not None:
+        # Labels count if the node had no others since it was read for the call.
+        labels = self._labels(node, trace.at - _READ_SECONDS)
+        if (scope := _paused(read.control_state, node, namespace, trace.at + _ENDS_SECONDS, labels)) is not None:
             self._breach("paused", trace, f"{scope}, as was read, so at {read.so_at:.3f}")
         elif (since := self._paused_since(node, namespace, trace.at)) < trace.at - _PAUSED_SECONDS and not (
             self._is_hindered(trace, read)
@@ -248,17 +257,23 @@ class SuspensionJudge:
         """Return since when a process that reads has known that pods of this node and namespace are paused now;
         ``NEVER`` if they are not. A pause that has ended by now counts for nothing, even if another one follows it.
         """
-        since = NEVER
+        since, labels = NEVER, self._labels(node, now - _READ_SECONDS)
         for at, control_state in reversed(self._history):
-            if _paused(control_state, node, namespace, now + _ENDS_SECONDS) is None:
+            if _paused(control_state, node, namespace, now + _ENDS_SECONDS, labels) is None:
                 break
             since = at
         return since
 
+    def _labels(self, node: str, since: float) -> list[Mapping[str, str]]:
+        """Return the labels that a node had at any moment since then."""
+        return [state.labels for state in self._truth.node_states(node, since) if state is not None]
+
     def _check_settled(self, trace: Trace, node: str, namespace: str) -> None:
         """Check that an eviction waits for the breaker to settle; pods of scopes that were ever paused are left out."""
         breaker = self._settings.breaker
-        if not breaker.enabled or any(node in one.nodes or namespace in one.namespaces for _, one in self._history):
+        if not breaker.enabled or any(
+            node in one.nodes or namespace in one.namespaces or one.selectors for _, one in self._history
+        ):
             return
         if any(way.paused for way in self._handling.ways(trace.uid, -NEVER)) or self._handling.rules_changed:
             return
@@ -280,20 +295,33 @@ class SuspensionJudge:
         if self._control_state() is None:
             # What was known of the deleted ConfigMap stays in force.
             counts += [read.control_state for read in self._read.values() if read.control_state is not None]
-        paused = any(_paused(each, pod.node or "", pod.namespace, virtual_now()) is not None for each in counts)
+        now, labels = virtual_now(), self._labels(pod.node or "", virtual_now())
+        paused = any(_paused(each, pod.node or "", pod.namespace, now, labels) is not None for each in counts)
         ways = self._handling.ways(uid, NEVER, due_by)
         by_rule = bool(ways) and all(way.paused for way in ways)
         return paused or by_rule or control_state.latch is not None
 
 
-def _paused(control_state: ControlState, node: str, namespace: str, at: float) -> str | None:
-    """Return what is paused at an instant; None: nothing that concerns these."""
+def _paused(
+    control_state: ControlState, node: str, namespace: str, at: float, labels: Sequence[Mapping[str, str]] = ()
+) -> str | None:
+    """Return what is paused at an instant; None: nothing that concerns these. ``labels``: those that the node may have;
+    a pause by labels must match some of them each time.
+    """
     paused = {
         "all evictions": control_state.cluster,
         f"node {node}": control_state.nodes.get(node),
         f"namespace {namespace}": control_state.namespaces.get(namespace),
     }
-    return next((scope for scope, pause in paused.items() if pause is not None and not _has_ended(pause, at)), None)
+    if scope := next((scope for scope, pause in paused.items() if pause is not None and not _has_ended(pause, at)), ""):
+        return scope
+    selectors = [text for text, pause in control_state.selectors.items() if not _has_ended(pause, at)]
+    held = bool(labels) and all(any(_selects(text, each) for text in selectors) for each in labels)
+    return f"nodes by {selectors}" if held else None
+
+
+def _selects(text: str, labels: Mapping[str, str]) -> bool:
+    return all(chosen(term, labels) for term in parse_selector(text))
 
 
 def _has_ended(pause: Pause, at: float) -> bool:
