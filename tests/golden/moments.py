@@ -53,6 +53,9 @@ MOMENTS = (
     # What blocks evictions.
     SecondOfScenario("pause-unknown-at-the-start-holds", 30),
     SecondOfScenario("pause-of-all", 30),
+    SecondOfScenario("pool-pause-of-all-but-a-zone", 100),
+    SecondOfScenario("pool-pause-of-nodes-by-a-selector", 30),
+    SecondOfScenario("pool-pause-that-is-unreadable-holds-all-nodes", 30),
     SecondOfScenario("pause-of-a-node", 30),
     SecondOfScenario("pause-of-a-namespace", 30),
     SecondOfScenario("pause-by-a-rule", 30),

@@ -29,9 +29,9 @@ def head(at: float = 0.0, **settings: Any) -> Told:
     return {"t": EPOCH + at, "what": "journal", "version": 1, **({"settings": settings} if settings else {})}
 
 
-def node(at: float, name: str = "n1", *taints: Told) -> Told:
+def node(at: float, name: str = "n1", *taints: Told, **fields: Any) -> Told:
     """Make a line about a node."""
-    return {"t": EPOCH + at, "what": "node", "node": name, "uid": name, "taints": list(taints)}
+    return {"t": EPOCH + at, "what": "node", "node": name, "uid": name, "taints": list(taints), **fields}
 
 
 def pod(at: float, name: str, on: str = "n1", **fields: Any) -> Told:
@@ -163,7 +163,16 @@ def test_pauses_begin_and_end_as_they_did(scope: Told, step: Told) -> None:
     assert Kind.HELD in [bar.kind for bar in picture.rows[0].bars]
 
 
-@pytest.mark.parametrize("scope", [EVERYTHING, PauseScope("node", "n1"), PauseScope("namespace", "shop")])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        EVERYTHING,
+        PauseScope("node", "n1"),
+        PauseScope("namespace", "shop"),
+        PauseScope("selector", "pool in (gpu,web)"),
+        PauseScope("selector"),
+    ],
+)
 def test_the_scope_of_a_pause_is_read_as_it_was_written(scope: PauseScope, tmp_path: Path) -> None:
     """The scope has fields of its own; the words beside them are for people."""
     journal = Journal(tmp_path / "journal")
@@ -174,6 +183,39 @@ def test_the_scope_of_a_pause_is_read_as_it_was_written(scope: PauseScope, tmp_p
         happenings = read_record(lines, "journal").happenings
     assert [(each.what, each.scope) for each in happenings[1:]] == [("paused", scope), ("resumed", scope)]
     assert happenings[1].text("scope") == str(scope)
+
+
+def test_a_pause_by_labels_holds_nodes_while_they_have_the_labels() -> None:
+    """Of the recorded labels, the scenario has those for which a pause asks; the pod goes when its node loses them."""
+    scope = {"scope_kind": "selector", "selector": "pool=gpu", "scope": "evictions from nodes that match pool=gpu"}
+    tainted = node(10, "n1", TAINT, labels={"pool": "gpu", "rack": "r1"})
+    record = recorded(
+        head(),
+        node(0, labels={"pool": "gpu", "rack": "r1"}),
+        told(8, "paused", **scope, since=EPOCH + 7, reason=""),
+        tainted,
+        *TAINTED[2:],
+        node(40, "n1", TAINT, labels={"rack": "r1"}),
+        evicted(40.1, "web", 30.1),
+        told(60, "resumed", **scope),
+    )
+    assert scenario_of(record)["given"]["nodes"] == [{"name": "n1", "labels": {"pool": "gpu"}}]
+    assert steps(record, "pause") == [(6.0, {"selector": "pool=gpu"})]
+    assert steps(record, "label") == [(40.0, {"node": "n1", "labels": {"pool": None}})]
+    assert 40 <= evictions(played(record))["shop/web"] < 43
+    picture = picture_of_record(record)
+    assert [(band.begin, band.end) for band in picture.holds] == [(8.0, 60.0)]
+    assert [bar.end for bar in picture.rows[0].bars if bar.kind is Kind.HELD] == [40.0]
+
+
+def test_a_pause_by_labels_from_the_beginning_is_given() -> None:
+    """A pause of all nodes, which is what an unreadable selector is, has the empty one."""
+    given = [told(0.2, "paused", scope_kind="selector", **more) for more in ({}, {"selector": "pool"})]
+    record = recorded(head(), *given, *TAINTED)
+    assert scenario_of(record)["given"]["controlState"] == {"selectors": ["", "pool"]}
+    assert evictions(played(record)) == {}
+    unreadable = told(0.2, "paused", scope_kind="selector", selector="pool in")
+    assert "controlState" not in scenario_of(recorded(head(), unreadable, *TAINTED))["given"]
 
 
 def test_a_pause_does_not_hold_pods_that_had_gone() -> None:

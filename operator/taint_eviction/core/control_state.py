@@ -60,6 +60,11 @@ class PauseScope(NamedTuple):
             case _:
                 return f"nodes that match {self.name}"
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys of labels for which the selector asks."""
+        return [term.key for term in _parsed(self.name)] if self.kind == "selector" else []
+
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Return whether the selector matches a node with these labels."""
         return chooses(_parsed(self.name), labels)

@@ -47,7 +47,9 @@ def node_line(node: Node) -> dict[str, Any]:
     taints = [_taint(taint) for taint in node.taints]
     ready: dict[str, Any] = {} if node.ready is None else {"ready": node.ready.status, "ready_since": node.ready.since}
     flags = {"exempt": node.excluded_from_disruption, "shutting_down": node.is_shutting_down}
-    more = {name: True for name, is_set in flags.items() if is_set}
+    more: dict[str, Any] = {name: True for name, is_set in flags.items() if is_set}
+    if node.labels:
+        more["labels"] = dict(node.labels)
     return {"what": "node", "node": node.name, "uid": node.uid, "taints": taints, **ready, **more}
 
 

@@ -5,8 +5,8 @@ blocked are refused, too. An open breaker becomes a pause of all evictions. ``no
 """
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.text import JsonObject
@@ -50,6 +50,9 @@ class Circumstances:
     """Turns happenings into steps. ``slack``: by how many seconds the record's times may be wrong."""
 
     def __init__(self, slack: float) -> None:
+        # By node: its labels, and the pauses by labels that have ended for it alone, since it lost them.
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._lost: dict[str, list[_Hold]] = {}
         self.steps: list[JsonObject] = []
         self._settings: JsonObject = {}
         self._has_rules = False
@@ -155,11 +158,20 @@ class Circumstances:
             if hold.scope not in [other.scope for other in self._holds.values()]:
                 self.steps.append({"at": at, "resume": _selection(hold.scope)})
 
+    def label(self, node: str, labels: Mapping[str, str], at: float) -> None:
+        """Note the labels that a node has from then on."""
+        before, self._labels[node] = self._labels.get(node, {}), labels
+        self._lost.setdefault(node, []).extend(
+            replace(hold, until=at)
+            for hold in self._holds.values()
+            if _selects(hold, before) and not _selects(hold, labels)
+        )
+
     def control_state(self) -> JsonObject:
         """Return the pauses that were in force from the beginning, {} if there were none."""
         held = [hold for hold in (*self._ended, *self._holds.values()) if hold.since <= _AT_THE_BEGINNING_SECONDS]
         control_state: JsonObject = {"pause": True} if any(hold.scope == EVERYTHING for hold in held) else {}
-        for kind, plural in (("node", "nodes"), ("namespace", "namespaces")):
+        for kind, plural in (("node", "nodes"), ("namespace", "namespaces"), ("selector", "selectors")):
             if names := sorted({hold.scope.name for hold in held if hold.scope.kind == kind}):
                 control_state[plural] = names
         return control_state
@@ -183,7 +195,9 @@ class Circumstances:
 
     def _concerning(self, pod: str, node: str) -> list[_Hold]:
         scopes = EVERYTHING, PauseScope("node", node), PauseScope("namespace", pod.partition("/")[0])
-        return [hold for hold in self._ended if hold.scope in scopes]
+        labels = self._labels.get(node, {})
+        ended = [hold for hold in self._ended if hold.scope in scopes or _selects(hold, labels)]
+        return ended + self._lost.get(node, [])
 
     # At the end
 
@@ -212,6 +226,10 @@ class Circumstances:
         return found
 
 
+def _selects(hold: _Hold, labels: Mapping[str, str]) -> bool:
+    return hold.scope.kind == "selector" and hold.scope.selects(labels)
+
+
 def _selection(scope: PauseScope) -> JsonObject:
     """Write a scope as the fields of a scenario's pause; {} means all evictions."""
-    return {scope.kind: scope.name} if scope.name else {}
+    return {} if scope == EVERYTHING else {scope.kind: scope.name}

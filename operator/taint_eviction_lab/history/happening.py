@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from taint_eviction.core.control_state import EVERYTHING, PauseScope
+from taint_eviction.core.control_state import EVERYTHING, PauseScope, selector_scope
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 
 
@@ -47,8 +47,20 @@ class Happening:
                 return PauseScope("node", name)
             case "namespace" if name := self.text("namespace"):
                 return PauseScope("namespace", name)
+            case "selector":
+                try:
+                    return selector_scope(self.text("selector"))
+                except ValueError:
+                    return None
             case _:
                 return None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of a node, {} if there are none."""
+        value = self.fields.get("labels")
+        labels = value.items() if isinstance(value, dict) else ()
+        return {key: text for key, text in labels if isinstance(text, str)}
 
     @property
     def due(self) -> float | None:

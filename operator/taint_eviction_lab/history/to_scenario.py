@@ -76,6 +76,9 @@ class _Story:
         # An evicted pod may be recorded as gone before its eviction is recorded.
         self._gone = {happening.text("uid") for happening in record.happenings if happening.what == "evicted"}
         self._evictions: dict[str, list[JsonObject]] = {}
+        # By node. A scenario has those that a pause of the record asks for.
+        self._labels: dict[str, dict[str, str]] = {}
+        self._asked = {key for each in record.happenings if each.scope for key in each.scope.keys}
         self.circumstances = Circumstances(self._slack)
         self._audit = record.audit
         self._tainted_at: dict[tuple[str, str], float] = {}
@@ -133,8 +136,17 @@ class _Story:
             dated = {} if since is None else {"lastTransitionTime": round(since - self._begin)}
             more["conditions"] = [{"type": "Ready", **ready, **dated}]
             self._ready[name] = ready
+        labels = {key: text for key, text in happening.labels.items() if key in self._asked}
+        if name in self._taints and labels != (known := self._labels.get(name, {})):
+            changed = sorted(key for key in known.keys() | labels.keys() if known.get(key) != labels.get(key))
+            changes = {key: labels.get(key) for key in changed}
+            self._step(at, "label", {"node": name, "labels": changes})
+        self._labels[name] = labels
+        self.circumstances.label(name, labels, at)
         if happening.fields.get("exempt"):
-            more["labels"] = {EXEMPT_LABEL: ""}
+            labels = {**labels, EXEMPT_LABEL: ""}
+        if labels:
+            more["labels"] = labels
         self._node(name, [self._taint(taint) for taint in happening.objects("taints")], at, more)
 
     def _node(self, name: str, taints: list[JsonObject], at: float, more: JsonObject | None = None) -> None:

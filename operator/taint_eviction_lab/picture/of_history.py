@@ -52,6 +52,7 @@ class _Drawing:
         match happening.what:
             case "node":
                 self._taints(node, {_name(taint) for taint in happening.objects("taints")}, at)
+                self.holds.label(node, happening.labels, at)
             case "node gone" | "cleared":
                 self._taints(node, set(), at)
             case "taint":

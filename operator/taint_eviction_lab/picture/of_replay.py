@@ -1,6 +1,7 @@
 """A replay as a picture, in the scenario's seconds; each pod has its own row, even after a pod of the same name."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from taint_eviction.core.objects import NO_EXECUTE
@@ -105,6 +106,24 @@ def _name(taint: Mapping[str, Any]) -> str:
     return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
+def _labels(scenario: Scenario) -> Iterator[tuple[str, float, Mapping[str, str]]]:
+    """Yield the labels of nodes, and from when on each has had them, in the order of time."""
+    known: dict[str, Mapping[str, str]] = {}
+    given: list[tuple[float, do.Action]] = [(-math.inf, do.CreateNode(node)) for node in scenario.nodes]
+    for at, action in given + [(step.at, step.action) for step in scenario.steps]:
+        match action:
+            case do.CreateNode():
+                name = action.body["metadata"]["name"]
+                known[name] = action.body["metadata"].get("labels") or {}
+            case do.LabelNode():
+                name = action.node
+                changed = {**known.get(name, {}), **action.labels}
+                known[name] = {key: value for key, value in changed.items() if value is not None}
+            case _:
+                continue
+        yield name, at, known[name]
+
+
 # Pods
 
 
@@ -112,6 +131,8 @@ class _Rows:
     def __init__(self, scenario: Scenario, timeline: Iterable[TimelineEntry], end: float) -> None:
         self.rows: dict[tuple[str, str], PodRow] = {}
         self.holds = Holds()
+        for name, at, labels in _labels(scenario):
+            self.holds.label(name, labels, at)
         self._end = end
         self._homes = _homes(scenario)
         self._born: dict[tuple[str, str], float] = {}

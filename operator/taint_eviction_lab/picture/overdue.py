@@ -1,6 +1,7 @@
 """What happens to pods after their deadlines: they wait for a pause to end, are blocked or refused, or are late."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction_ctl.picture.scene import Band, Bar, Kind, PodRow
@@ -22,6 +23,14 @@ class Holds:
     def __init__(self) -> None:
         self._open: dict[PauseScope | str, Band] = {}
         self._ended: list[tuple[PauseScope | str, Band]] = []
+        # By node: its labels, and from when on it has had them.
+        self._labels: dict[str, list[tuple[float, Mapping[str, str]]]] = {}
+
+    def label(self, node: str, labels: Mapping[str, str], at: float) -> None:
+        """Note the labels that a node has from then on, in the order of time."""
+        states = self._labels.setdefault(node, [])
+        if not states or states[-1][1] != labels:
+            states.append((at, labels))
 
     def begin(self, scope: PauseScope | str, at: float, reason: str) -> None:
         """Add the beginning of a hold; the same report by another process changes nothing."""
@@ -67,7 +76,21 @@ class Holds:
     def _about(self, row: PodRow) -> Iterator[Band]:
         namespace = row.pod.partition("/")[0]
         scopes = {EVERYTHING, BREAKER, PauseScope("node", row.node), PauseScope("namespace", namespace)}
-        return (band for scope, band in self._all() if scope in scopes)
+        for scope, band in self._all():
+            if scope in scopes:
+                yield band
+            elif isinstance(scope, PauseScope) and scope.kind == "selector":
+                yield from self._while_selected(scope, band, self._labels.get(row.node, []))
+
+    def _while_selected(
+        self, scope: PauseScope, band: Band, states: Sequence[tuple[float, Mapping[str, str]]]
+    ) -> Iterator[Band]:
+        """Yield the parts of a band in which the scope selects a node with these labels."""
+        changes = [*(at for at, _ in states[1:]), math.inf]
+        for (at, labels), until in zip(states, changes, strict=True):
+            begin, end = max(band.begin or 0.0, at), min(math.inf if band.end is None else band.end, until)
+            if begin < end and scope.selects(labels):
+                yield Band(band.text, begin, None if end == math.inf else end, False)
 
     def _all(self) -> Iterator[tuple[PauseScope | str, Band]]:
         yield from self._ended
