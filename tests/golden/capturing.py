@@ -32,6 +32,7 @@ from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
 from taint_eviction_ctl.cli.asking import Document
 from taint_eviction_ctl.cli.breaker_views import breaker_lines
+from taint_eviction_ctl.cli.compare_views import comparison_lines
 from taint_eviction_ctl.cli.explain import explanation_lines
 from taint_eviction_ctl.cli.history import history_lines, past_lines
 from taint_eviction_ctl.cli.status import screen
@@ -154,7 +155,7 @@ class _Play:
             )
 
         history = HistoryEndpoint(newest.memory, clock, state)
-        endpoints = StatusEndpoints(controller.status, clock, state, None, history.recent)
+        endpoints = StatusEndpoints(controller.status, clock, state, process.shadow, history.recent)
         _, status = await endpoints.status({"limit": str(_PODS)})
         _, whole = await endpoints.status({})
         _, released = await endpoints.status({"limit": "0", "release": release_text(Release(reset=True))})
@@ -168,6 +169,9 @@ class _Play:
             # Nothing is restored here, and the made-up process has begun at no time.
             "history, JSON": _json({name: past[name] for name in past if name not in _OF_RESTORING}),
         }
+        if process.shadow is not None:
+            _, compared = await endpoints.compare({})
+            parts["compare"] = _text(comparison_lines(compared))
         if self._scenario.name.removesuffix(".yaml") in REMEMBERED:
             _, past = await history.history({})
             return parts | _remembered(past)

@@ -94,6 +94,7 @@ MOMENTS = (
     SecondOfScenario("adopt-and-give-back", 70),
     SecondOfScenario("adopt-is-refused", 70),
     SecondOfScenario("adopt-behind-the-breaker", 70),
+    SecondOfScenario("shadow-finds-one-of-each-kind", 100),
     SecondOfScenario("shadow-reports-an-eviction-once", 100),
     SecondOfScenario("shadow-finds-an-eviction-that-was-given-up", 200),
 )

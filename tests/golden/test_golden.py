@@ -2,7 +2,8 @@
 
 import pytest
 from tests.golden.capturing import captured
-from tests.golden.files import TEXTS, file_of
+from tests.golden.dead_node import NAME, dead_node
+from tests.golden.files import TEXTS, file_named, file_of
 from tests.golden.moments import MOMENTS, SecondOfScenario
 
 
@@ -12,6 +13,11 @@ def test_texts_are_as_they_were(moment: SecondOfScenario) -> None:
     assert captured(moment) == file_of(moment).read_text(encoding="utf-8")
 
 
+def test_the_steps_on_a_dead_node_are_as_they_were() -> None:
+    """The page on a dead node quotes them."""
+    assert dead_node() == file_named(NAME).read_text(encoding="utf-8")
+
+
 def test_each_file_belongs_to_a_moment() -> None:
     """No golden file is left behind."""
-    assert set(TEXTS.glob("*.txt")) == {file_of(moment) for moment in MOMENTS}
+    assert set(TEXTS.glob("*.txt")) == {file_of(moment) for moment in MOMENTS} | {file_named(NAME)}

@@ -100,11 +100,11 @@ class SimulatedProcess(Killable):
             election = random.Random(f"{surroundings.seed}/{incarnation}/election")
             gate = self._elector = Elector(name, store, clock.server_clock, settings.election, rng=election)
         reporters = [TimelineReporter(world.timeline, clock), *surroundings.reporters(world.timeline, gate)]
-        self._shadow = None
+        self.shadow = None
         if settings.dry_run:
             found = timeline_comparisons(world.timeline, clock)
-            self._shadow = Shadow(lambda: self.live.controller.status, gate.may_act, found)
-            reporters.append(self._shadow)
+            self.shadow = Shadow(lambda: self.live.controller.status, gate.may_act, found)
+            reporters.append(self.shadow)
         self._gate = gate
         ports = Ports(
             clock=clock.server_clock,
@@ -119,7 +119,7 @@ class SimulatedProcess(Killable):
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
             own_policy=PolicyInForce() if surroundings.adoption else None,
             adoption=simulated_adoptions(world, calls, surroundings.control_state) if surroundings.adoption else None,
-            heard=(lambda _fact, _now: None) if self._shadow is None else self._shadow.observed,
+            heard=(lambda _fact, _now: None) if self.shadow is None else self.shadow.observed,
         )
         self.freezer = Freezer()
         context = copy_context()
@@ -135,8 +135,8 @@ class SimulatedProcess(Killable):
             group.create_task(keep_asking(self._server_clock, self._calls.ask_time), name="time")
             if self._elector is not None:
                 group.create_task(self._stand(self._elector), name="elector")
-            if self._shadow is not None:
-                group.create_task(scan(self._shadow, self.live.clock), name="shadow")
+            if self.shadow is not None:
+                group.create_task(scan(self.shadow, self.live.clock), name="shadow")
 
     async def _learn_time(self) -> None:
         await learn_time(self._server_clock, self._calls.ask_time)
