@@ -40,7 +40,8 @@ OUR_WRITES = {
     ("create", "leases"),
     ("update", "leases"),
     ("patch", "leases"),
-    ("create", "configmaps"),  # The state ConfigMap, where there is none.
+    ("create", "configmaps"),  # The control state and the outcomes, where there are none.
+    ("patch", "configmaps"),  # The outcomes, once a minute.
     ("create", "/apis/authentication.k8s.io/v1/selfsubjectreviews"),  # A question, which changes nothing.
 }
 

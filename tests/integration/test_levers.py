@@ -185,11 +185,11 @@ async def test_a_reset_of_a_closed_breaker_writes_nothing(levers: Levers) -> Non
     assert levers.data() == before
 
 
-async def test_flags_between_breaker_and_reset_are_refused(levers: Levers) -> None:
-    """They would be ignored, and the breaker of another cluster would be reset."""
+async def test_flags_between_breaker_and_reset_count_for_reset(levers: Levers) -> None:
+    """They say which cluster is meant, so the breaker of another one is not reset."""
     said = await invoked("breaker", "--context", "other", "reset", "--yes", "--kubeconfig", str(levers.config))
     assert said.code == 2
-    assert "write the flags after reset" in said.complaints
+    assert 'there is no context "other"' in said.complaints
 
 
 async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path: Path) -> None:
