@@ -3,8 +3,12 @@
 The controller under test is the real command in its own process and uses HTTP.
 """
 
+import asyncio
 import contextlib
+import fcntl
+import hashlib
 import os
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -35,6 +39,17 @@ async def own_controller(config: Path, own: str, *flags: str) -> AsyncIterator[R
         assert await running.end() == 0, running.lines[-5:]
 
 
+@contextlib.asynccontextmanager
+async def alone(named: str) -> AsyncIterator[None]:
+    """Let the tests with this cluster take turns, also those of other processes: a controller acts on all nodes, also
+    on those of other tests.
+    """
+    path = Path(tempfile.gettempdir()) / f"taint-eviction-test-{hashlib.sha256(named.encode()).hexdigest()[:16]}.lock"
+    with path.open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.e2e)])
 async def config(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Path]:
     """The kubeconfig of the cluster under test."""
@@ -42,7 +57,8 @@ async def config(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         named = os.environ.get("KUBECONFIG")
         if not named:
             pytest.skip("KUBECONFIG names no cluster")
-        yield Path(named)
+        async with alone(named):
+            yield Path(named)
         return
     async with ApiServer() as server:
         server.kubelets.finish_after_seconds = 30.0  # pods stay Terminating, as on a node without kubelet
