@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.simulation import adoption_bugs as adoption
+from tests.simulation import combined_bugs as combined
 from tests.simulation import holding_bugs as holding
 from tests.simulation import waiting_bugs as waiting
 from tests.simulation import world_bugs as world
@@ -238,6 +239,10 @@ KNOWN_BUGS: dict[str, Patch] = {
     "lost-respected": waiting.lost_nodes_have_budgets,
     "unready-is-lost": waiting.unready_nodes_are_lost,
     "lost-stays-lost": waiting.lost_nodes_stay_lost,
+    "order-passes-the-blocked": combined.order_passes_what_is_blocked,
+    "ceilings-on-all-nodes": combined.ceilings_on_all_nodes,
+    "pauses-end-evacuations": combined.pauses_end_evacuations,
+    "lost-nodes-pass-the-breaker": combined.lost_nodes_pass_the_breaker,
     "never-given-back": adoption.marks_are_never_given_back,
     "given-back-by-hints": adoption.given_back_by_hints_alone,
     "adopted-by-name": adoption.adopted_by_name,
@@ -275,6 +280,12 @@ _BREAKER = (
 )
 _CEILINGS = ("ceilings-ignored", "ceilings-end-everything", "ceilings-never-change")
 _LOST = ("lost-respected", "unready-is-lost", "lost-stays-lost")
+_COMBINED = (
+    "order-passes-the-blocked",
+    "ceilings-on-all-nodes",
+    "pauses-end-evacuations",
+    "lost-nodes-pass-the-breaker",
+)
 _OFF = ("W23", "out-of-service-ready", "owners-hold-what-is-off")
 # What the document of a seed must contain, as text, so that the mistake can show in it.
 NEEDED: dict[str, str] = {
@@ -283,6 +294,7 @@ NEEDED: dict[str, str] = {
     **dict.fromkeys(_BREAKER, "'breaker': {"),
     **dict.fromkeys(_LOST, "'budgetsOnLostNodes': 'ignore'"),
     **dict.fromkeys(_OFF, "out-of-service"),
+    **dict.fromkeys(_COMBINED, "all at once"),
     **dict.fromkeys(_CEILINGS, "'maxTolerationSeconds'"),
     "dry-runs-repeat": "'dryRun': True",
     "hanging-retries-count": "strange-1",

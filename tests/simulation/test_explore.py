@@ -113,6 +113,10 @@ CAUGHT_BY = {
     "lost-respected": (47, "wrong call"),
     "unready-is-lost": (43, "wrong call"),
     "lost-stays-lost": (47, "wrong call"),
+    "order-passes-the-blocked": (890, "out of order"),
+    "ceilings-on-all-nodes": (70, "not due"),
+    "pauses-end-evacuations": (167, "asked too soon"),
+    "lost-nodes-pass-the-breaker": (70, "breaker open"),
 }
 # Without a mistake, these seeds break no rule. Long runs play others.
 FIXED_SEEDS = sorted({seed for seed, _ in CAUGHT_BY.values()})

@@ -270,7 +270,10 @@ def _on_time(plan: Plan) -> Iterator[str]:
             " count before --background-timeout has passed, and may be asked for up to 45 s later"
         )
     if plan.limited and plan.leaving:
-        yield "limits count as unused until now; of pods that are due together they may let other ones go first"
+        yield (
+            "limits count as unused until now; of pods that are due together they may let other ones go first, and with"
+            " an order those that wait for them"
+        )
 
 
 def _on_lost_nodes(plan: Plan) -> list[str]:

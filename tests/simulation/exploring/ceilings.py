@@ -107,8 +107,12 @@ def _rules(rng: random.Random) -> list[JsonObject]:
 def add_ceilings(document: JsonObject, seed: int) -> None:
     """Put a ceiling behind the other rules of a document, in a share of the seeds."""
     rng = random.Random(f"{_SALT} beside {seed}")
-    if rng.random() >= _SHARE:
-        return
+    if rng.random() < _SHARE:
+        add_ceiling(document, rng)
+
+
+def add_ceiling(document: JsonObject, rng: random.Random) -> None:
+    """Put a ceiling behind the other rules of a document."""
     document["settings"]["policy"] = _with_ceiling(rng, document["settings"].get("policy", []))
     for step in document["timeline"]:
         if "changePolicy" in step and rng.random() < 0.7:

@@ -52,6 +52,11 @@ _BLINDING = (
 )
 
 
+def _only_refuses(action: do.Action) -> bool:
+    """Return whether a fault is a refusal of the eviction API alone, which hides nothing from a process."""
+    return isinstance(action, do.DisturbCalls) and action.picked.calls == {CallKind.EVICT} and not action.fault.hangs
+
+
 class Excuse(NamedTuple):
     """An eviction may be as late as ``over_at``, and by ``late_seconds``."""
 
@@ -78,7 +83,7 @@ class Disturbances:
         self._slowest = sum(_slow_seconds(action, calls) for action in actions for calls in (_LEASE, _CONTROL_STATE))
         self.steady = not any(_shakes_the_lease(action, self._settings.call_timeout_seconds) for action in actions)
         self.watched = not any(_cuts_off_nodes(action) for action in actions)
-        self.sees_all = not any(isinstance(action, _BLINDING) for action in actions)
+        self.sees_all = not any(isinstance(action, _BLINDING) and not _only_refuses(action) for action in actions)
         lags = [action for action in actions if isinstance(action, do.LagWatches)]
         frozen_seconds = max((action.for_seconds for action in actions if isinstance(action, do.Freeze)), default=0.0)
         of_nodes = (lag.by_seconds for lag in lags if lag.watch != "pods")

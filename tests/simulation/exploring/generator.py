@@ -7,6 +7,7 @@ part of a document is a valid document: shrinking depends on this.
 import random
 
 from tests.simulation.exploring.adoption_worlds import add_adoption
+from tests.simulation.exploring.all_at_once import all_at_once
 from tests.simulation.exploring.ceilings import add_ceilings, shortened
 from tests.simulation.exploring.dry_runs import add_dry_run, dry_run_of_hours
 from tests.simulation.exploring.hanging_worlds import HangingWorlds
@@ -48,6 +49,8 @@ def made_up(seed: int) -> JsonObject:
         return about_lost_nodes
     if (about_takeovers := taken_over(seed)) is not None:
         return about_takeovers
+    if (everything := all_at_once(seed)) is not None:
+        return everything
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
     add_dry_run(document, seed)

@@ -42,7 +42,7 @@ def lose_nodes(seed: int) -> JsonObject | None:
         "timeline": [],
         "expect": {},
     }
-    _lose(document, rng, ["lost-1", "lost-2"], rng.choice((5.0, 20.0)), five_minutes=True)
+    lose(document, rng, ["lost-1", "lost-2"], rng.choice((5.0, 20.0)), five_minutes=True)
     return document
 
 
@@ -53,10 +53,11 @@ def add_lost_nodes(document: JsonObject, seed: int) -> None:
     # The breaker would count the node, and the node lifecycle controller would write its conditions.
     kept = settings.keys().isdisjoint(("breaker", "nodeLifecycle", "builtIn", "order", "dryRun"))
     if rng.random() < _SHARE and kept and settings.get("evictionMode", "evict") != "delete":
-        _lose(document, rng, ["lost-1"], rng.choice((5.0, 33.0, 60.0)), five_minutes=False)
+        lose(document, rng, ["lost-1"], rng.choice((5.0, 33.0, 60.0)), five_minutes=False)
 
 
-def _lose(document: JsonObject, rng: random.Random, nodes: list[str], at: float, *, five_minutes: bool) -> None:
+def lose(document: JsonObject, rng: random.Random, nodes: list[str], at: float, *, five_minutes: bool) -> None:
+    """Lose nodes at ``at``; ``five_minutes``: some for so long that False counts."""
     given, settings = document["given"], document["settings"]
     settings["budgetsOnLostNodes"] = rng.choice(("ignore",) * 4 + ("respect",))
     settings.setdefault("evictionMode", rng.choice(("evict", "evict", "evict-then-delete")))

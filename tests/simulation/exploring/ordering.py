@@ -21,7 +21,7 @@ from taint_eviction_lab.simulation.virtual_clock import server_time
 JsonObject = dict[str, Any]
 
 _ALONE_SHARE, _SHARE, _SALT = 0.08, 0.1, "order 4763"
-_NODE = "ordered"
+NODE = "ordered"
 _WAITS, _GRACES, _SECONDS = (5, 10, 60, 60), (2, 10), (0, 0, 0, 3, 12)
 _LONGEST_GRACE = max(_GRACES)
 _CRITICAL = 2_000_000_000
@@ -49,7 +49,7 @@ def leave_in_order(seed: int) -> JsonObject | None:
         "timeline": [],
         "expect": {},
     }
-    _order(document, rng)
+    let_leave_in_order(document, rng)
     return document
 
 
@@ -59,38 +59,39 @@ def add_order(document: JsonObject, seed: int) -> None:
     # The breaker would count the node, and the node lifecycle controller would write its conditions.
     kept = document["settings"].keys().isdisjoint(("breaker", "nodeLifecycle", "builtIn"))
     if rng.random() < _SHARE and kept:
-        _order(document, rng)
+        let_leave_in_order(document, rng)
 
 
-def _order(document: JsonObject, rng: random.Random) -> None:
+def let_leave_in_order(document: JsonObject, rng: random.Random) -> None:
+    """Taint a node whose pods leave in order."""
     given, settings = document["given"], document["settings"]
     settings |= {"order": "tiers", "orderWait": rng.choice(_WAITS)}
-    given["nodes"].append({"name": _NODE, "conditions": [{"type": "Ready", "status": "True"}]})
+    given["nodes"].append({"name": NODE, "conditions": [{"type": "Ready", "status": "True"}]})
     given["pods"] += [_pod(rng, f"ordered-{number}") for number in range(rng.randint(1, 4))]
     # One that ends slowly, where the kubelet is slow, and one that waits for it from the beginning.
-    always: JsonObject = {"nodeName": _NODE, "terminationGracePeriodSeconds": _LONGEST_GRACE}
+    always: JsonObject = {"nodeName": NODE, "terminationGracePeriodSeconds": _LONGEST_GRACE}
     given["pods"].append({"name": "ordered-first", **always})
     given["pods"].append({"name": "ordered-last", **always, "priority": _CRITICAL, "ownerReferences": [_DAEMONSET]})
     at = rng.choice((5.0, 20.0, 33.0))
-    steps: list[JsonObject] = [{"at": at, "taint": f"{_NODE} a=1:NoExecute"}]
+    steps: list[JsonObject] = [{"at": at, "taint": f"{NODE} a=1:NoExecute"}]
     if rng.random() < 0.7:
-        steps.append({"at": 1.0, "freezeKubelet": _NODE})
+        steps.append({"at": 1.0, "freezeKubelet": NODE})
         # A new leader acts before the third; the last ones come when nobody may wait any more.
-        steps.append({"at": at + rng.choice((3.0, 30.0, 40.0, 80.0, 110.0)), "thawKubelet": _NODE})
+        steps.append({"at": at + rng.choice((3.0, 30.0, 40.0, 80.0, 110.0)), "thawKubelet": NODE})
     for number in range(rng.choice((0, 0, 1, 3))):
         later = at + rng.choice((0.5, 2.0, 6.0, 15.0))
         steps.append({"at": later, "create": _pod(rng, f"ordered-later-{number}")})
     if rng.random() < 0.6:
         steps.append({"at": at + rng.choice((0.3, 4.0, 9.0, 9.0)), "restart": {"after": rng.choice((0, 2))}})
     if rng.random() < 0.2:
-        steps.append({"at": at + rng.choice((1.0, 6.0)), "setReady": f"{_NODE} {rng.choice(('False', 'Unknown'))}"})
+        steps.append({"at": at + rng.choice((1.0, 6.0)), "setReady": f"{NODE} {rng.choice(('False', 'Unknown'))}"})
     document["timeline"] = sorted([*document["timeline"], *steps], key=lambda step: float(step["at"]))
 
 
 def _pod(rng: random.Random, name: str) -> JsonObject:
     pod: JsonObject = {
         "name": name,
-        "nodeName": _NODE,
+        "nodeName": NODE,
         "terminationGracePeriodSeconds": rng.choice(_GRACES),
         "tolerations": [f"a for {rng.choice(_SECONDS)}"],
     }

@@ -32,11 +32,17 @@ _BESIDE = (-3.0, -0.5, -0.02, 0.0, 0.006, 0.011, 0.016, 0.021, 0.03, 0.3, 1.0, 2
 def add_pools(document: JsonObject, seed: int) -> None:
     """Let the nodes of a pool be tainted, and their labels change before, while, and after their pods are evicted."""
     rng = random.Random(f"pools {seed}")
-    given, settings, timeline = document["given"], document["settings"], document["timeline"]
+    settings, timeline = document["settings"], document["timeline"]
     restrained = any(key.startswith(("eviction", "policy")) for key in settings) or any("pause" in x for x in timeline)
     # The breaker would count the nodes, and nothing restrains the built-in controller.
     if rng.random() >= _SHARE or not restrained or not settings.keys().isdisjoint(("breaker", "builtIn")):
         return
+    add_pool(document, rng)
+
+
+def add_pool(document: JsonObject, rng: random.Random) -> None:
+    """Add a rule for a pool, and nodes that leave and join it."""
+    given, timeline = document["given"], document["timeline"]
     selector = rng.choice([*_SELECTORS])
     begin = rng.choice((3.0, 20.0, 40.0))
     steps: list[JsonObject] = []

@@ -50,7 +50,7 @@ class RefusalWorlds(Quarters):
             patience, begin = 8, round(last + _CALM_SECONDS, 3)
         quarter += self._interrupted(begin, patience)
         if rng.random() < 0.8:
-            quarter += self._moving(begin)
+            quarter += self.moving(begin)
         if rng.random() < 0.5:
             quarter += self._stalled(begin, patience)
         rule: JsonObject = {"name": NAMESPACE, "match": {"namespaces": [NAMESPACE]}, "mode": "evict-then-delete"}
@@ -78,7 +78,7 @@ class RefusalWorlds(Quarters):
         budget: JsonObject = {"name": "all", "namespace": NAMESPACE, "selector": {"matchLabels": {}}}
         return Quarter([node], [self._pod(node)], [{**budget, "maxUnavailable": 0}], steps=steps)
 
-    def _moving(self, begin: float) -> Quarter:
+    def moving(self, begin: float) -> Quarter:
         """Let a webhook move virtual machines away: one of them arrives elsewhere, the other one never does.
 
         The budget of ``_interrupted`` refuses their pods as well.
