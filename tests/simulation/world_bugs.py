@@ -107,7 +107,7 @@ def answers_move_starts(patch: pytest.MonkeyPatch) -> None:
     def put_as_after_a_gap(self: KnownNodes, fact: NodeSeen, now: Moment) -> NodeChange | None:
         return put(self, dataclasses.replace(fact, after_gap=fact.after_gap or fact.asked_at is not None), now)
 
-    patch.setattr(KnownNodes, "put", put_as_after_a_gap)
+    patch.setattr(KnownNodes, "upsert", put_as_after_a_gap)
 
 
 def answers_overtake_the_watch(patch: pytest.MonkeyPatch) -> None:
