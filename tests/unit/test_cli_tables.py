@@ -2,9 +2,10 @@
 
 import io
 
+import click
 import pytest
 
-from taint_eviction_ctl.cli.tables import table_lines, wrapped
+from taint_eviction_ctl.cli.tables import about_lines, fact_lines, table_lines, wrapped
 
 
 def test_a_cell_stays_in_its_line() -> None:
@@ -33,3 +34,20 @@ def test_a_sentence_goes_on_under_its_beginning(width: int, monkeypatch: pytest.
     assert all(line.startswith("       ") for line in more)
     assert max(map(len, (first, *more))) <= width
     assert " ".join([first[7:], *(line.strip() for line in more)]) == text
+
+
+def test_facts_go_on_beside_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The labels stand alone in their column, so that the eye finds them."""
+    fact = "maintenance=now:NoExecute is tolerated by [maintenance:NoExecute for 300 s]"
+    assert [click.unstyle(line) for line in fact_lines("because", fact)] == [f"  because   {fact}"]
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout", _Terminal())
+    assert [click.unstyle(line) for line in fact_lines("because", fact)] == [
+        "  because   maintenance=now:NoExecute is tolerated by",
+        "            [maintenance:NoExecute for 300 s]",
+    ]
+    sentence = "leaves node worker-7-of-the-first-pool in 4 m 12 s, at 2030-01-01 00:05:00 UTC"
+    assert [click.unstyle(line) for line in about_lines("shop/db-1", sentence)] == [
+        "shop/db-1 leaves node worker-7-of-the-first-pool in 4 m 12",
+        "  s, at 2030-01-01 00:05:00 UTC",
+    ]

@@ -26,11 +26,11 @@ from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_outco
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.near_pods import absent_object, near_pod, own_namespace
 from taint_eviction_ctl.cli.status_views import due_text, keeping
+from taint_eviction_ctl.cli.tables import about_lines, fact_lines
 from taint_eviction_ctl.cli.values import one_object
 from taint_eviction_ctl.failover.document import unread_document
 from taint_eviction_ctl.planning.wording import span, utc
 
-_WIDTH = 9
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
 _MODES = {
     "delete": "by a DELETE: PodDisruptionBudgets do not apply",
@@ -144,7 +144,7 @@ def _bearer(past: list[Document], failover: Document) -> list[str]:
     if failover["uid"] is None or failover["uid"] in {each["uid"] for each in past}:
         return []
     where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
-    return [f"  {click.style('now'.ljust(_WIDTH), dim=True)} another pod of this name is {where}"]
+    return fact_lines("now", f"another pod of this name is {where}")
 
 
 async def _found_elsewhere(
@@ -181,9 +181,9 @@ def explanation_lines(document: Document) -> list[str]:
     pod = f"{document['namespace']}/{document['name']}"
     if not document["known"]:
         if stays := document.get("stays"):
-            return [f"{click.style(pod, bold=True)} stays: {stays}"]
+            return about_lines(pod, f"stays: {stays}")
         near = f"; did you mean {document['near']!r}?" if document.get("near") else ""
-        return [f"{click.style(pod, bold=True)} is not known: {document['text']}{near}"]
+        return about_lines(pod, f"is not known: {document['text']}{near}")
     facts = [
         *_taints(document),
         *_node(document),
@@ -194,8 +194,7 @@ def explanation_lines(document: Document) -> list[str]:
         *_again(document),
         *_doubts(document),
     ]
-    lines = [f"{click.style(label.ljust(_WIDTH), dim=True)} {fact}" for label, fact in facts]
-    return [f"{click.style(pod, bold=True)} {_outcome(document)}", *(f"  {line}" for line in lines)]
+    return [*about_lines(pod, _outcome(document)), *(line for fact in facts for line in fact_lines(*fact))]
 
 
 Fact = tuple[str, str]

@@ -25,7 +25,7 @@ from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.history_sources import reading_cluster
 from taint_eviction_ctl.cli.near_pods import own_namespace
 from taint_eviction_ctl.cli.pictures import html_option, write_page
-from taint_eviction_ctl.cli.tables import table_lines
+from taint_eviction_ctl.cli.tables import about_lines, fact_lines, table_lines
 from taint_eviction_ctl.cli.values import DAY_SECONDS, PastTime, TimeOfDay, one_object
 from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
 from taint_eviction_ctl.picture.scene import Picture
@@ -232,11 +232,14 @@ def _bounds(document: Document) -> list[str]:
 
 
 def earlier_lines(past: list[Document], document: Document) -> list[str]:
-    """Return one line on the outcome of each earlier pod of a name."""
+    """Return a sentence on the outcome of each earlier pod of a name."""
     return [
-        f"  {click.style('before'.ljust(9), dim=True)} an earlier pod of this name {_became(each)}{_from(each)}"
-        f" {_when(each, document)}: {_why(each)}"
+        line
         for each in past
+        for line in fact_lines(
+            "before",
+            f"an earlier pod of this name {_became(each)}{_from(each)} {_when(each, document)}: {_why(each)}",
+        )
     ]
 
 
@@ -247,7 +250,7 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
         pod, when = f"{each['namespace']}/{each['name']}", _when(each, document)
         late = each["lateSeconds"]
         lateness = "" if late is None else f", {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
-        lines.append(f"{click.style(pod, bold=True)} {_became(each)}{_from(each)} {when}{lateness}")
+        lines += about_lines(pod, f"{_became(each)}{_from(each)} {when}{lateness}")
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
         facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
         facts += [
@@ -256,7 +259,7 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
             ("built-in", built_in_text(each)),
             ("told by", replica_name(each["toldBy"])),
         ]
-        lines += [f"  {click.style(label.ljust(9), dim=True)} {fact}" for label, fact in facts if fact]
+        lines += [line for label, fact in facts if fact for line in fact_lines(label, fact)]
     return lines
 
 

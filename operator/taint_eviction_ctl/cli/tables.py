@@ -12,6 +12,7 @@ from taint_eviction.cli.visible import visible
 
 Row = Sequence[str]
 _LEAST_WIDTH = 40
+_LABEL_WIDTH = 9
 
 bold = partial(click.style, bold=True)
 good = partial(click.style, fg="green")
@@ -52,6 +53,19 @@ def wrapped(text: str, head: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text, width, initial_indent=head, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+def about_lines(subject: str, sentence: str) -> list[str]:
+    """Return a sentence behind its subject in bold."""
+    first, *more = wrapped(sentence, f"{subject} ", "  ")
+    return [bold(subject) + first.removeprefix(subject), *more]
+
+
+def fact_lines(label: str, fact: str) -> list[str]:
+    """Return a fact behind its label, which is dimmed."""
+    label = label.ljust(_LABEL_WIDTH)
+    first, *more = wrapped(fact, f"  {label} ", " " * (len(label) + 3))
+    return [f"  {click.style(label, dim=True)}{first.removeprefix(f'  {label}')}", *more]
 
 
 def _without_headers() -> bool:
