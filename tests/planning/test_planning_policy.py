@@ -329,6 +329,14 @@ def test_a_pause_that_ends_before_a_pod_leaves_does_not_hold_it() -> None:
     )
 
 
+def test_a_pause_by_labels_holds_the_nodes_that_have_them() -> None:
+    """All others leave; the summary has the nodes in words."""
+    without = held(with_rules(), ControlState(selectors={"!pool": Pause()}))
+    assert set(map(tuple, holders(without).values())) == {("selector_paused",)}
+    assert "blocked by the pause of nodes that match !pool" in summary(without)
+    assert not any(holders(held(with_rules(), ControlState(selectors={"pool": Pause()}))).values())
+
+
 def test_what_holds_only_some_pods_is_beside_each_of_them() -> None:
     """What holds all of them is in the summary alone."""
     some = plan_text(held(with_rules(), ControlState(namespaces={"shop": Pause(None, "", NOON + 59)})))

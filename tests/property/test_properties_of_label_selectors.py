@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taint_eviction.core.label_selectors import chooses, contradiction, parse_selector, selector_text
+from taint_eviction.core.label_selectors import chooses, complement, contradiction, parse_selector, selector_text
 
 _WORDS = ("a", "b", "in", "notin", "1", "02", "7", "x", "a.b/c", "-", "é", "a/b/c", "9" * 20)
 _SYMBOLS = ("=", "==", "!=", "!", "(", ")", ",", ">", "<")
@@ -17,6 +17,8 @@ TEXTS = st.lists(st.sampled_from([*_WORDS, *_SYMBOLS, *",,=!"]), max_size=12).fl
 TERMS = st.sampled_from(
     ["a", "!a", "a=1", "a=", "a!=1", "a in (1,x)", "a notin (,1)", "a>1", "a<3", "b", "!b", "b=x", "b notin (x,1)"]
 )
+# The opposite of the others is a term, too.
+COMPARABLE = TERMS.filter(lambda term: not {">", "<"} & {*term})
 VALUES = st.sampled_from(["", "1", "02", "2", "7", "x", "1_0", "9" * 20])
 LABELS = st.dictionaries(st.sampled_from(["a", "b", "in", "a.b/c"]), VALUES)
 
@@ -69,7 +71,7 @@ class _KubernetesParser:
         if absent:
             self._next()
         key = self._next()
-        if not self._is_word(key) or not _QUALIFIED.fullmatch(key):
+        if not self._is_word(key) or not _QUALIFIED.fullmatch(key) or len(key.rpartition("/")[2]) > 63:
             raise _NotASelector
         if absent:
             return key, "absent", set()
@@ -83,7 +85,7 @@ class _KubernetesParser:
         else:
             raise _NotASelector
         for value in values:
-            if value and not re.fullmatch(r"[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", value, re.A):
+            if len(value) > 63 or (value and not re.fullmatch(r"[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", value, re.A)):
                 raise _NotASelector
             if operator in (">", "<") and not _is_int64(value):
                 raise _NotASelector
@@ -176,3 +178,13 @@ def test_of_what_is_never_matched_that_is_said(terms: list[str]) -> None:
     values = [None, "", "1", "02", "2", "0", "7", "x", "y"]
     found = [{key: value for key, value in (("a", a), ("b", b)) if value is not None} for a in values for b in values]
     assert bool(contradiction(selector)) == (not any(chooses(selector, labels) for labels in found))
+
+
+@given(st.lists(st.lists(COMPARABLE, max_size=3).map(",".join), max_size=3), LABELS)
+def test_the_complement_matches_what_no_selector_matches(texts: list[str], labels: dict[str, str]) -> None:
+    """Its selectors are such as people can write, and each of them can match something."""
+    selectors = [parse_selector(text) for text in texts]
+    others = complement(selectors)
+    assert any(chooses(other, labels) for other in others) != any(chooses(each, labels) for each in selectors)
+    assert not any(map(contradiction, others))
+    assert all({*parse_selector(selector_text(other))} == {*other} for other in others)
