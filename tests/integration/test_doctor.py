@@ -884,6 +884,31 @@ async def test_mode_evict_keeps_the_pods_of_dead_nodes_unless_somebody_has_decid
     assert "budgets" not in await findings(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("mode", "rules", "found"),
+    [
+        ("delete", "{name: db, match: {podSelector: app=db}, mode: evict}", "wrong"),
+        ("delete", "{name: db, match: {podSelector: app=db}, mode: evict, pause: true}", None),
+        ("delete", "{name: upgrades, match: {taintKeys: [maintenance]}, mode: evict}", None),
+        ("evict", "{name: lost, match: {taintKeys: ['node.kubernetes.io/*']}, mode: delete}", None),
+        (
+            "evict",
+            "{name: lost, match: {taintKeys: ['node.kubernetes.io/*'], namespaces: [db]}, mode: delete}",
+            "wrong",
+        ),
+    ],
+)
+async def test_rules_of_the_policy_file_decide_whether_dead_nodes_keep_pods(
+    at: ClientStage, tmp_path: Path, mode: str, rules: str, found: str | None
+) -> None:
+    """A mode that only other pods have, or that no lost node has, keeps none there."""
+    text = f"apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules: [{rules}]\n"
+    add_state(at, "taint-eviction-policy", **{"policy.yaml": text})
+    flags = f"--eviction-mode={mode}", "--config=/etc/taint-eviction/policy.yaml"
+    add_replica(at, "one", "n1", __version__, *flags)
+    assert (await findings(tmp_path)).get("budgets", {}).get("state") == found
+
+
 async def test_the_lease_is_named_after_the_account_where_the_manifests_say_so(at: ClientStage, tmp_path: Path) -> None:
     """The argument names a variable, and the variable is the name of the pod's account."""
     add_replica(at, "one", "n1", __version__, "--leader-elect-resource-name=$(TAINT_EVICTION_LEASE_NAME)")

@@ -552,7 +552,10 @@ class Installation:
         return [_result("guards", found) for found in await find_lost_guards(self._read, self._lease, replicas)]
 
     async def _budgets(self, replicas: Sequence[Replica]) -> list[CheckResult]:
-        return [_result("budgets", found) for found in find_kept_on_lost_nodes(replicas)]
+        if not replicas:
+            return []
+        found = await find_kept_on_lost_nodes(self._read, self._lease, replicas)
+        return [_result("budgets", each) for each in found]
 
     async def _clock(self) -> list[CheckResult]:
         """Compare kube-controller-manager's clock, which dates taints, with the API server's, by a write that both

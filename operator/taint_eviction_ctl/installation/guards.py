@@ -5,11 +5,13 @@ leaves records behind, by which this module notices it.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.policy import EvictionMode
+from taint_eviction.core.objects import LIFECYCLE_KEYS, NamespacedName
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
+from taint_eviction.files.marked_yaml import Malformed
+from taint_eviction.files.policy_file import read_policy
 from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.control_state_data import BREAKER_KEY
 from taint_eviction.kube.json_fields import as_list, as_object, as_text
@@ -84,8 +86,7 @@ async def find_lost_guards(read: Read, lease: NamespacedName, replicas: Sequence
         advice = "apply the overlay with components/adopt again, or run taint-eviction hand-back"
         found.append((False, said, advice))
     if not any(replica.policy_file for replica in replicas):
-        name = lease.name.replace(CONTROLLER, POLICY_FILE) if CONTROLLER in lease.name else POLICY_FILE
-        file = lease._replace(name=name)
+        file = _policy_file(lease)
         if await read(f"ConfigMap {file}", ApiRequest("get", "configmaps", *file)) is not None:
             said = f"there is a ConfigMap {file}, and no replica has --config: its rules have no effect"
             advice = "apply the overlay with components/policy again, or delete the ConfigMap"
@@ -93,15 +94,58 @@ async def find_lost_guards(read: Read, lease: NamespacedName, replicas: Sequence
     return found or [(True, _guards_of(replicas), "")]
 
 
-def find_kept_on_lost_nodes(replicas: Sequence[Replica]) -> list[Finding]:
-    """Find whether budgets keep pods on lost nodes, and nobody has said that this is meant."""
-    if not any(replica.eviction_mode == EvictionMode.EVICT.value for replica in replicas):
+async def find_kept_on_lost_nodes(read: Read, lease: NamespacedName, replicas: Sequence[Replica]) -> list[Finding]:
+    """Find whether budgets keep pods on lost nodes, by the flags or by a rule of the policy file, and nobody has said
+    that this is meant.
+    """
+    rules = await _rules(read, lease) if any(replica.policy_file for replica in replicas) else ()
+    flags = {EvictionMode(replica.eviction_mode or "delete") for replica in replicas if _is_mode(replica)}
+    keeping = {by for flag in flags for key in LIFECYCLE_KEYS for by in _keeping(flag, rules, key)}
+    if not keeping:
         return []
     if all(replica.budgets_on_lost_nodes for replica in replicas):
         return [(True, f"--budgets-on-lost-nodes={replicas[0].budgets_on_lost_nodes} with mode evict", "")]
-    said = "with mode evict, a budget that has too few healthy pods keeps the pods of a dead node indefinitely"
+    by = "" if "" in keeping else f" of rule {min(keeping)}"
+    said = f"with mode evict{by}, a budget that has too few healthy pods keeps the pods of a dead node indefinitely"
     advice = "set --budgets-on-lost-nodes=ignore, which deletes such pods, or =respect if that is meant"
     return [(False, said, advice)]
+
+
+def _is_mode(replica: Replica) -> bool:
+    return replica.eviction_mode in ("", *(mode.value for mode in EvictionMode))
+
+
+def _keeping(flag: EvictionMode, rules: Sequence[PolicyRule], key: str) -> Iterator[str]:
+    """Yield the names of the rules by which pods that leave because of this taint are evicted in mode evict; "": no
+    rule matches them, and the flag says so.
+    """
+    for rule in rules:
+        if rule.taint_keys and "*" not in rule.taint_keys and not rule.names(key):
+            continue
+        if (rule.mode or flag) is EvictionMode.EVICT and not rule.pause:
+            yield rule.name
+        if not (rule.namespaces or rule.pod_selector or rule.node_selector):
+            return
+    if flag is EvictionMode.EVICT:
+        yield ""
+
+
+async def _rules(read: Read, lease: NamespacedName) -> Sequence[PolicyRule]:
+    """Return the rules in the ConfigMap of the policy file; none if there is none, or if it cannot be read."""
+    name = _policy_file(lease)
+    found = await read(f"ConfigMap {name}", ApiRequest("get", "configmaps", *name))
+    texts = as_object((found or {}).get("data"), "data").values()
+    try:
+        return [
+            rule for text in texts for rule in read_policy(as_text(text, "data"), str(name), EvictionPolicy()).rules
+        ]
+    except Malformed:
+        return ()
+
+
+def _policy_file(lease: NamespacedName) -> NamespacedName:
+    """Return the ConfigMap with the policy file, beside the Lease."""
+    return lease._replace(name=lease.name.replace(CONTROLLER, POLICY_FILE) if CONTROLLER in lease.name else POLICY_FILE)
 
 
 def _guards_of(replicas: Sequence[Replica]) -> str:
