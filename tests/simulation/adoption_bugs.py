@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from taint_eviction.core.adoption import Note, has_countdown, may_be_marked
 from taint_eviction.core.countdowns import Countdowns
-from taint_eviction.core.facts import NodeSeen, PodSeen
+from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import MARK_SECONDS, Toleration
 from taint_eviction.kube.adoption_patches import JsonPatch, change_patch
@@ -104,17 +104,19 @@ def a_start_sees_every_beginning(patch: pytest.MonkeyPatch) -> None:
 
 def standbys_never_forget(patch: pytest.MonkeyPatch) -> None:
     """Only a leader forgets countdowns that are over: a standby takes one that begins again for the one it knows."""
-    pod_seen, forget_over, running = Countdowns._pod_seen, Countdowns._forget_over, Countdowns._running
+    pod_seen, observed = Countdowns._pod_seen, Countdowns.observed
 
     def unless_known(self: Countdowns, fact: PodSeen, now: Moment) -> bool:
         before = self._of(fact.pod.ref)
         known = before is not None and before.tolerations == fact.pod.spec_tolerations
         return not known and pod_seen(self, fact, now)
 
-    def forgetting(self: Countdowns, now: float) -> Iterator[Any]:
-        forget_over(self, now)
-        yield from running(self, now)
+    def forgetting_nothing(self: Countdowns, fact: Fact, now: Moment) -> bool:
+        kept = dict(self._countdowns)
+        news = observed(self, fact, now)
+        if isinstance(fact, NodesSwept):
+            self._countdowns = kept
+        return news
 
     patch.setattr(Countdowns, "_pod_seen", unless_known)
-    patch.setattr(Countdowns, "_forget_over", lambda self, now: None)
-    patch.setattr(Countdowns, "_running", forgetting)
+    patch.setattr(Countdowns, "observed", forgetting_nothing)

@@ -281,18 +281,21 @@ class Countdowns:
 
     def _running(self, now: float) -> Iterator[_Countdown]:
         """Yield each countdown that this controller takes over."""
-        self._forget_over(now)
-        for countdown in self._countdowns.values():
+        for countdown, record in self._forget_over(now):
             seconds = countdown.seconds  # 0: a taint that nothing tolerates leaves no countdown.
-            if seconds is not None and seconds > 0 and seconds >= self._from_seconds:
-                record = self._pods.find(countdown.ref)
-                # On a node that is gone nothing can be marked.
-                if record is not None and has_countdown(record.pod) and self._nodes.taints_on(record.node_name):
-                    yield countdown
+            if seconds is None or seconds <= 0 or seconds < self._from_seconds:
+                continue
+            # On a node that is gone nothing can be marked.
+            if record.node_name in self._nodes.known and has_countdown(record.pod):
+                yield countdown
 
-    def _forget_over(self, now: float) -> None:
-        """Forget the countdowns that are over, of pods that are gone or whose node is clean."""
+    def _forget_over(self, now: float) -> list[tuple[_Countdown, PodRecord]]:
+        """Forget the countdowns that are over, of pods that are gone or whose node is clean.
+
+        Return the others of pods that are known.
+        """
         known = self._pods.known
+        kept: list[tuple[_Countdown, PodRecord]] = []
         for key, countdown in list(self._countdowns.items()):
             record = known.get(key)
             if record is None or (record.ref is not countdown.ref and record.ref != countdown.ref):
@@ -301,6 +304,9 @@ class Countdowns:
             over = countdown.is_over(now, self._gap_at)
             if over and (record is None or not self._nodes.taints_on(record.node_name)):
                 del self._countdowns[key]
+            elif record is not None:
+                kept.append((countdown, record))
+        return kept
 
     def _is_free(self, ref: PodRef) -> bool:
         """Return whether nobody is evicting the pod already."""
