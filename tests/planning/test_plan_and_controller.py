@@ -15,6 +15,7 @@ from tests.stage.waiting import now, sleep_until, until
 
 from fake_apiserver import ApiServer, node_object, pod_object
 from taint_eviction.core.objects import UNREACHABLE
+from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION as HOLD
 
 TAINT = "n1=maintenance=now:NoExecute"
@@ -149,6 +150,28 @@ async def test_a_busy_api_server_confirms_nothing(server: ApiServer, config: str
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
     assert document["counts"]["blocked"] == 0
     assert any("allows 0 and refuses 0; 1 could not be asked" in note for note in document["notes"])
+
+
+async def test_a_virtual_machine_that_kubevirt_moves_away_is_told_from_a_busy_server(
+    server: ApiServer, config: str
+) -> None:
+    """Its webhook refuses with 429 and names no budget; the patience begins after the background timeout alone."""
+    create(server, "vm-0", labels={"app": "vm"})
+    selector = {"matchLabels": {"app": "vm"}}
+    server.create(
+        "poddisruptionbudgets", {"metadata": {"name": "vm"}, "spec": {"minAvailable": 1, "selector": selector}}
+    )
+    said = 'admission webhook "interceptor.example.com" denied the request: Eviction triggered evacuation of VMI "vm"'
+    server.faults.add(resource="pods/eviction", status=429, message=said)
+    flags = ("--mode", "evict-then-delete", "--evict-timeout", "60s", "--background-timeout", "10m")
+    document = await plan("--kubeconfig", config, "--taint", TAINT, *flags)
+    [machine] = [pod for pod in document["pods"] if pod["name"] == "vm-0"]
+    assert machine["blocked"] == "the virtual machine in it is moving away (KubeVirt)"
+    passed = parse_rfc3339(machine["deletedAt"]), parse_rfc3339(machine["leavesAt"])
+    assert passed[0] is not None
+    assert passed[1] is not None
+    assert passed[0] - passed[1] == 660
+    assert any("KubeVirt moves the virtual machines in 1 pod away" in note for note in document["notes"])
 
 
 async def test_without_the_right_to_evict_the_plan_continues(server: ApiServer, config: str) -> None:

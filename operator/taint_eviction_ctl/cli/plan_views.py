@@ -57,7 +57,7 @@ def _more(shown: int, total: int, what: str) -> None:
 
 
 def _print_pods(plan: Plan, wide: bool) -> None:
-    leaving = sorted(plan.leaving, key=lambda pod: pod.shown_at or 0.0)
+    leaving = sorted(plan.leaving, key=lambda pod: (pod.shown_at or 0.0, pod.order is not None))
     if not wide:
         rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in leaving]
         title = "pods that leave, or are blocked" if plan.held else "pods that leave"

@@ -56,20 +56,20 @@ JsonObject = dict[str, Any]
 Breach = Callable[[str, Trace, str], None]
 
 
-class Span(NamedTuple):
+class DisturbedSpan(NamedTuple):
     """A time from ``begin`` until ``end``; there is none if it ends before it begins."""
 
     begin: float
     end: float
 
 
-def disturbed(scenario: Scenario) -> tuple[Span, ...]:
+def disturbed(scenario: Scenario) -> tuple[DisturbedSpan, ...]:
     """Return from when until when something disturbs what adoption needs: calls, watches, processes, orders.
 
     Restarts and elections are left out: who leads since when is seen.
     """
     steps = [step for step in scenario.steps if not isinstance(step.action, do.LagWatches)]
-    return (*(Span(step.at, step.at + _disturbed_for(scenario, step)) for step in steps), *_lags(scenario))
+    return (*(DisturbedSpan(step.at, step.at + _disturbed_for(scenario, step)) for step in steps), *_lags(scenario))
 
 
 def _disturbed_for(scenario: Scenario, step: do.ScenarioStep) -> float:
@@ -113,7 +113,7 @@ def _called_again(action: do.DisturbCalls) -> float:
     return lasts + action.fault.delay_seconds + action.fault.back_seconds + _CALLED_AGAIN_SECONDS
 
 
-def _lags(scenario: Scenario) -> Iterator[Span]:
+def _lags(scenario: Scenario) -> Iterator[DisturbedSpan]:
     """Return from when until when watches lag: the next such step ends one."""
     lags = [
         (step.at, step.action)
@@ -127,7 +127,7 @@ def _lags(scenario: Scenario) -> Iterator[Span]:
             if later.watch in (lag.watch, "all") and later.replica in (lag.replica, None)
         )
         if lag.by_seconds:
-            yield Span(at, next(ends, NEVER) + lag.by_seconds + _SEEN_AGAIN_SECONDS)
+            yield DisturbedSpan(at, next(ends, NEVER) + lag.by_seconds + _SEEN_AGAIN_SECONDS)
 
 
 def is_built_in(process: str) -> bool:
@@ -148,7 +148,7 @@ class AdoptionJudge:
         control_state: Callable[[], ControlState | None],
         breach: Breach,
         leaders: Callable[[float], Mapping[str, float]] = lambda _: {},
-        disturbed: Sequence[Span] | None = None,
+        disturbed: Sequence[DisturbedSpan] | None = None,
     ) -> None:
         self._leaders = leaders
         self._disturbed = disturbed

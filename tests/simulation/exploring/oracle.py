@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, Span, is_built_in
+from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, DisturbedSpan, is_built_in
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
 from tests.simulation.exploring.ordering import OrderJudge
@@ -66,7 +66,7 @@ class ExplorationOracle:
         control_state: Callable[[], ControlState | None],
         disturbances: Disturbances | None = None,
         elected: bool = True,
-        disturbed: Sequence[Span] | None = None,
+        disturbed: Sequence[DisturbedSpan] | None = None,
     ) -> None:
         self.truth = Truth(settings)
         self.handling = HandlingJudge(settings, self.truth, self._break)

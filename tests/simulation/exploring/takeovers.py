@@ -26,10 +26,10 @@ _AWAY = (0, 0, 1, 3, 10, 40, 600)
 def taken_over(seed: int) -> JsonObject | None:
     """Return a document about countdowns that are taken over, in a small share of the seeds; None for the others."""
     rng = random.Random(f"{_SALT} {seed}")
-    return _Author(rng, seed).document() if rng.random() < _SHARE else None
+    return _TakeoverAuthor(rng, seed).document() if rng.random() < _SHARE else None
 
 
-class _Author:
+class _TakeoverAuthor:
     def __init__(self, rng: random.Random, seed: int) -> None:
         self._rng = rng
         self._seed = seed
