@@ -309,7 +309,7 @@ async def test_a_user_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tm
         (("pause", "n1"), "is none of node/NAME, zone/NAME and namespace/NAME"),
         (("pause", "-l", "pool in gpu"), "-l 'pool in gpu' is not a label selector (key=value, "),
         (("pause", "-l", "pool=gpu,!pool"), "it can match nothing: pool=gpu and !pool"),
-        (("pause", "-l", "a" * 1025), "is not a label selector of at most 1024 characters"),
+        (("pause", "-l", "a" * 513), "is not a label selector of at most 512 characters"),
         (("pause", "-l", ""), "-l '' matches all nodes: to pause all evictions, leave it out"),
         (("pause", "zone/a,b"), "'zone/a,b' is no zone: 'a,b' is no label's value"),
         (("pause", "zone/"), "'zone/' is none of node/NAME, zone/NAME and namespace/NAME"),

@@ -74,7 +74,7 @@ def test_pauses_by_selectors_are_read_whatever_their_keys_are_called() -> None:
             '{"selector": "pool=a,pool=b"}',
             "selector is not a label selector for nodes: it can match nothing: pool",
         ),
-        (f'{{"selector": "{"a" * 1025}"}}', "selector is not a label selector of at most 1024 characters"),
+        (f'{{"selector": "{"a" * 513}"}}', "selector is not a label selector of at most 512 characters"),
         ('{"selector": "pool=gpu", "until": "soon"}', "until is not a time"),
         ("pool=gpu", "its value is not JSON"),
     ],

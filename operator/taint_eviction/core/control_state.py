@@ -26,7 +26,7 @@ from taint_eviction.core.objects import ZONE_LABEL
 _TOLERATED_SECONDS = 2.0
 
 # A longer selector is not read.
-MAX_SELECTOR = 1024
+MAX_SELECTOR = 512
 
 
 class PauseScope(NamedTuple):
@@ -75,16 +75,18 @@ def _parsed(text: str) -> LabelSelector:
     return parse_selector(text)
 
 
+@lru_cache(maxsize=1000)  # The same texts are read every few seconds.
 def selector_scope(text: str) -> PauseScope:
     """Return the scope of all nodes that a selector matches, with one text for selectors that mean the same. Raise
     ``ValueError`` with what is expected if it is none that a node can match, or too long.
     """
     selector = parse_selector(text) if len(text) <= MAX_SELECTOR else ()
-    if len(text) > MAX_SELECTOR or len(selector_text(selector)) > MAX_SELECTOR:
+    name = selector_text(selector)
+    if max(len(text), len(name)) > MAX_SELECTOR:
         raise ValueError(f"a label selector of at most {MAX_SELECTOR} characters")
     if why := contradiction(selector):
         raise ValueError(f"a label selector for nodes: it {why}")
-    return PauseScope("selector", selector_text(selector))
+    return PauseScope("selector", name)
 
 
 EVERYTHING = PauseScope("all")
