@@ -313,8 +313,10 @@ class ExplorationOracle:
             # It goes by the lowest clock, and dates may be ahead of that: what it finds begins when it finds it.
             latest += watched_from - min(there.taints.values())
         over_at, late_seconds = self._disturbances.excuse(trace.at, self.truth.names[trace.uid], node)
-        latest += self.order.longest_wait(trace.uid, latest, watched_from)
-        allowed = max(latest + late_seconds, min(over_at, self.peace_at + self._recovery))
+        # The wait goes on for as long as the pod is blocked: a new leader's control state has to be read first.
+        longest_wait = self.order.longest_wait(trace.uid, latest, watched_from)
+        latest += longest_wait
+        allowed = max(latest + late_seconds, min(over_at + longest_wait, self.peace_at + self._recovery))
         if trace.at > allowed + _PUNCTUAL_SECONDS:
             self._break("late", trace, f"it was due at {latest:.3f} at the latest")
 
