@@ -12,6 +12,7 @@ from tests.unit.test_reporting_status_document import LEADER, SINCE, SINCE_UTC, 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.events import Block, BlockReason
+from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 from taint_eviction.reporting.status_document import ProcessState
 from taint_eviction_ctl.cli.breaker_views import criteria_lines
@@ -36,6 +37,24 @@ def test_a_calm_cluster_has_three_lines() -> None:
         "0 pods pending on 0 tainted nodes",
         "circuit breaker: off",
     ]
+
+
+def test_pauses_by_labels_are_shown_in_words() -> None:
+    """More than a few are counted; a selector that only a newer controller knows is shown as it is."""
+    on = Stage()
+    on.brain.order(ControlState(selectors={"pool=gpu": Pause(), f"{ZONE_LABEL}=a": Pause(), "": Pause()}), moment(0))
+    document = status(on)
+    assert of(document)[-3:] == [
+        "evictions of all nodes are paused",
+        "evictions of nodes that match pool=gpu are paused",
+        "evictions of nodes in zone a are paused",
+    ]
+    document["pauses"][0]["name"] = "pool ~ gpu"
+    assert "evictions of nodes that match pool ~ gpu are paused" in of(document)
+    document["pauses"].append({**document["pauses"][1], "name": "rack"})
+    assert of(document)[-1] == (
+        f"evictions of nodes of 4 selectors (pool ~ gpu, pool=gpu, {ZONE_LABEL}=a, …) are paused"
+    )
 
 
 @pytest.mark.parametrize(
