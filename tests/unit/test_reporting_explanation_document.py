@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import click
 import orjson
 import pytest
 from tests.unit.builders import EPOCH, Stage, epoch, moment, no_schedule, node, pod, taint, tolerates
@@ -37,15 +38,9 @@ def explained(on: Stage, process: ProcessState = LEADER, name: str = "shop/web-0
     return told
 
 
-@pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Switch off the colours that click.style adds."""
-    monkeypatch.setattr("taint_eviction_ctl.cli.explain.click.style", lambda text, **_: text)
-
-
 def lines(on: Stage, process: ProcessState = LEADER) -> list[str]:
     """The explanation as people read it."""
-    return explanation_lines(explained(on, process))
+    return [click.unstyle(line) for line in explanation_lines(explained(on, process))]
 
 
 def one(*tolerations: Toleration, taints: tuple[Taint, ...] = (taint(),), **settings: Any) -> Stage:
