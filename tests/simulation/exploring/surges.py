@@ -27,6 +27,7 @@ from tests.simulation.exploring.truth import (
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import Latch
 from taint_eviction_lab.simulation.audit import Trace
+from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.virtual_clock import server_time
 
 # A process acts on a surge at its next evaluation, within this time.
@@ -92,13 +93,18 @@ class SurgeJudge:
         seen = self._seen.setdefault(trace.process, _Seen())
         self._begin(seen, trace)
         for body in bodies:
-            self._take_in(body["metadata"], seen, trace.at)
+            self._take_in(body["metadata"], seen, trace)
         self._look(seen, trace)
 
-    def _take_in(self, metadata: dict[str, str], seen: _Seen, at: float) -> None:
+    def _take_in(self, metadata: dict[str, str], seen: _Seen, trace: Trace) -> None:
         version, state = int(metadata["resourceVersion"]), self._truth.versions.get(metadata["resourceVersion"])
+        at = trace.at
         if state is None or version < seen.versions.get(metadata["uid"], 0):
             return
+        if trace.call is CallKind.READ_NODE and isinstance(state, NodeState):
+            _, before = seen.nodes.get(metadata["name"], (at, state))
+            if not state.taints.items() <= before.taints.items():
+                return  # It is for the watch to bring what may have been set again meanwhile.
         seen.versions[metadata["uid"]] = version
         if isinstance(state, PodState):
             seen.pods[metadata["uid"]] = at, state
