@@ -280,5 +280,5 @@ def test_the_known_backlog_does_not_include_pods_of_nodes_out_of_service() -> No
     on.lists("n1", "n2")
     assert any(isinstance(effect, BreakerOpened) for effect in on.at(20).evaluate())
     on.order(ControlState(reset_epoch=epoch(21)))
-    on.at(22).sees(*(pod(name=name, uid=name, on="n2", bound_at=-10.0) for name in "cd"))
-    assert any(isinstance(effect, BreakerOpened) for effect in on.at(23).evaluate())
+    on.at(22).sees(*(pod(tolerates(22), name=name, uid=name, on="n2", bound_at=-10.0) for name in "cd"))
+    assert any(isinstance(effect, BreakerOpened) for effect in on.at(25).evaluate())
