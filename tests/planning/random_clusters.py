@@ -61,7 +61,7 @@ class _ClusterAuthor:
             "timeline": sorted(steps, key=lambda step: float(step["at"])),
             "expect": {},
             # Three tiers, and what a pause, a machine that moves, and the patience take.
-            "until": PLANNED_AT + 400.0 + 3 * settings.get("orderWait", 0),
+            "until": PLANNED_AT + 400.0 + 3 * settings.get("orderWait", 600),
         }
 
     def _settings(self) -> JsonObject:
