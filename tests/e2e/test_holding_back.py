@@ -151,8 +151,9 @@ async def test_a_surge_opens_the_breaker_and_no_pod_is_evicted_until_its_reset(
     assert kept["cause"].endswith(" nodes newly tainted within 300 s, more than 2")
     await cluster.stays(pods[0], 4.0)  # longer than an eviction waits for a surge to become visible
     assert [pod.name for pod in pods if pod.evicted_at is not None] == []
-    assert f"the circuit breaker is closed; it was open (since {kept['since'][:19]}" in await order(
-        "breaker", "reset", "--yes"
+    assert (
+        f"the circuit breaker is closed; it was open (since {kept['since'][:19].replace('T', ' ')} UTC"
+        in await order("breaker", "reset", "--yes")
     )
     for pod in pods[:3]:
         await cluster.evicted(pod)

@@ -164,7 +164,7 @@ async def test_plan_without_the_right_to_evict_says_that_it_computes_what_budget
 @pytest.mark.parametrize("operator", [SHADOW], indirect=True)
 async def test_compare_needs_the_lease_of_the_dry_run_and_the_proxy(operator: Operator) -> None:
     """The Role alone names the other Lease."""
-    said = await operator.asks("compare", also=(GET_SHADOW,))
+    said = await operator.asks("compare", also=(GET_SHADOW, LIST_EVENTS))
     assert (said.code, operator.refused) == (0, [])
     said = await operator.asks("compare")
     assert (said.code, operator.refused) == (3, [("get", "leases")])

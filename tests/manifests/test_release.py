@@ -217,7 +217,7 @@ def test_the_provenance_names_source_and_base_image() -> None:
 
 def test_every_place_of_the_version_is_one_that_a_release_changes() -> None:
     """Outside of the changelog and the lock, this version stands only where the script looks for it."""
-    places = r"(/taint-eviction:|, controller |version: |appVersion: |VERSION=|__version__ = \")"
+    places = r"(/taint-eviction:|, controller |, version |version: |appVersion: |VERSION=|__version__ = \")"
     changed = places + re.escape(__version__)
     suspects = [ROOT / name for name in ("Dockerfile", "README.md", "pyproject.toml")]
     suspects += [path for path in (ROOT / "manifests").rglob("*") if path.suffix in {".yaml", ".md"}]

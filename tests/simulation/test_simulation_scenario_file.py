@@ -162,8 +162,11 @@ def test_each_wrong_value_is_named_with_its_line(old: str, new: str, said: str) 
         ("finish: {pod: web-0, phase: Running}", "phase must be one of Failed, Succeeded, not 'Running'"),
         ("create: {name: 'x-{9..1}'}", "'x-{9..1}' is not a range that goes up"),
         ("lead: true\n    outage: {for: 5}", "a step has one action, not lead and outage"),
-        ("pause: all", "pause must be a mapping of for, namespace, node, reason, not 'all'"),
-        ("pause: {node: node-1, namespace: a}", "'node' and 'namespace' do not go together: pause takes one of them"),
+        ("pause: all", "pause must be a mapping of for, namespace, node, reason, selector, not 'all'"),
+        (
+            "pause: {node: node-1, namespace: a}",
+            "'selector', 'node' and 'namespace' do not go together: pause takes one of them",
+        ),
         ("resume: {node: node-2}", "no node of this scenario is called 'node-2'"),
         ("resetBreaker: now", "resetBreaker must be a mapping of ahead, not 'now'"),
         ("loseControlState: now", "loseControlState takes nothing, not 'now'"),
