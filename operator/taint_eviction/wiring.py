@@ -49,18 +49,14 @@ from taint_eviction.reporting.readings import readings_of
 from taint_eviction.reporting.reporters import BreakerEventReporter, EventReporter, LeaderReporter, MetricsReporter
 from taint_eviction.reporting.status_document import AdmissionState, AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.reporting.status_endpoints import StatusEndpoints
-from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.assembly import Ports, assemble
 from taint_eviction.runtime.clock import ServerClock
-from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.freed_memory import give_back
 from taint_eviction.runtime.health import Health
 from taint_eviction.runtime.leadership import Elector, NoElection
-from taint_eviction.runtime.lifecycle import Companions, Lifecycle
-from taint_eviction.runtime.live import Live
+from taint_eviction.runtime.lifecycle import Lifecycle
 from taint_eviction.runtime.policy_changes import PolicyChanges
-from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.runtime.time_votes import keep_asking, learn_time
 from taint_eviction.settings import Settings, history_name
@@ -72,16 +68,14 @@ from taint_eviction.shadow.totals import ComparisonTotals
 class ControllerProcess:
     """A controller, ready to run in one event loop.
 
-    ``calls`` makes its requests, ``gate`` says whether it may act. ``live``, ``driver``, ``engine``, ``recorder`` and
-    ``metrics`` are its parts.
+    ``calls`` makes its requests, ``gate`` says whether it may act. ``engine``, ``recorder`` and ``metrics`` are its
+    parts.
     """
 
     calls: ApiCalls
     gate: Gate
     metrics: Metrics
     recorder: EventRecorder
-    live: Live
-    driver: Driver
     engine: Engine
     lifecycle: Lifecycle
 
@@ -174,9 +168,9 @@ def build(
         parts=parts,
         learn_time=lambda: learn_time(clock, ask),
     )
-    assembled = assemble(ports, settings, random.Random())
-    live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
-    guards, policy_check = live.controller.guards, assembled.policy_check
+    engine = assemble(ports, settings, random.Random())
+    live, driver, policy_check = engine.live, engine.driver, engine.policy_check
+    guards = live.controller.guards
     policy = None
     if policy_file is not None:
         changes = PolicyChanges(live.change_policy, parts, engine.list_pods_again)
@@ -185,21 +179,20 @@ def build(
     def policy_invalid() -> bool:
         return policy is not None and policy.invalid
 
-    measured = live.controller, clock, engine, gate, control_state
     readings = readings_of(
-        *measured,
+        engine,
+        clock,
+        gate,
         policy_invalid=policy_invalid,
         credential_failures=connection.failures,
         certificate_ends=connection.certificate_ends,
-        adopter=assembled.adopter,
-        policy_check=policy_check,
         keeper=keeper,
     )
     metrics.read_from(readings)
     health = Health(
         driver,
         elector,
-        control_state,
+        engine.control_state,
         policy_invalid,
         restart_helps=connection.restart_helps,
         connection_warnings=connection.warnings,
@@ -217,8 +210,6 @@ def build(
             elector,
             engine,
             health=health,
-            adopter=assembled.adopter,
-            policy_check=policy_check,
         )
         restored_from = (lambda: None) if keeper is None else keeper.restored_from
         history = HistoryEndpoint(memory, clock, process, restored_from)
@@ -231,7 +222,10 @@ def build(
         }
         pages = {"/metrics": lambda: (metrics.render(), CONTENT_TYPE)}
         servers.append(ProbeServer(listen, checks, documents, pages))
-    companions = Companions(
+    lifecycle = Lifecycle(
+        engine,
+        elector,
+        settings,
         drains=[recorder.drain, *([] if keeper is None else [keeper.drain])],
         close=connection.close,
         servers=servers,
@@ -246,8 +240,7 @@ def build(
             **({} if shadow is None else {"shadow": partial(scan, shadow, clock)}),
         },
     )
-    lifecycle = Lifecycle(live, driver, engine, elector, companions, settings)
-    return ControllerProcess(calls, gate, metrics, recorder, live, driver, engine, lifecycle)
+    return ControllerProcess(calls, gate, metrics, recorder, engine, lifecycle)
 
 
 def _ports(
@@ -364,10 +357,8 @@ def _process_state(
     engine: Engine,
     *,
     health: Health,
-    adopter: Adopter | None,
-    policy_check: PolicyCheck | None,
 ) -> Callable[[], ProcessState]:
-    election = settings.election
+    election, adopter, policy_check = settings.election, engine.adopter, engine.policy_check
 
     def process_state() -> ProcessState:
         ready, why_not = engine.readiness()

@@ -183,16 +183,12 @@ class _Play:
         assert isinstance(clock, ServerClock)
         newest.metrics.read_from(
             readings_of(
-                controller,
-                clock,
                 process.engine,
+                clock,
                 gate,
-                None,
                 policy_invalid=lambda: False,
                 credential_failures=lambda: 0,
                 certificate_ends=dict,
-                adopter=None,
-                policy_check=None,
                 keeper=None,
             )
         )

@@ -60,7 +60,7 @@ def written(server: ApiServer) -> set[tuple[str, str]]:
 def pending(running: Controlled, name: str) -> Pending | None:
     """Return the pending eviction of a pod in the default namespace, if any."""
     now = running.clock.now()
-    waiting = running.application.live.controller.status.pending(now)
+    waiting = running.application.engine.live.controller.status.pending(now)
     return next((found for found in waiting if found.record.pod.ref.key.name == name), None)
 
 
@@ -72,7 +72,7 @@ def block_of(running: Controlled, name: str) -> Block | None:
 
 async def let_go(running: Controlled, name: str) -> None:
     """Wait until a pod has no pending eviction, and no request of the controller is under way."""
-    await running.until(lambda: pending(running, name) is None and running.application.driver.in_flight == 0)
+    await running.until(lambda: pending(running, name) is None and running.application.engine.driver.in_flight == 0)
 
 
 def counting(server: ApiServer) -> Callable[[], int]:
@@ -307,7 +307,7 @@ async def test_eviction_that_arrives_late_never_affects_the_successor() -> None:
             server.delete("pods", "web-0", grace_period_seconds=0)
             add_pod(server, "web-0", "n2")
             await running.until(lambda: asked(server)[0].code == 409)
-            await running.until(lambda: running.application.driver.in_flight == 0)
+            await running.until(lambda: running.application.engine.driver.in_flight == 0)
             assert running.metric("pod_deletions_total") == 0
         assert len(asked(server)) == 1
         assert not is_leaving(server, "web-0")

@@ -76,7 +76,7 @@ async def test_one_misdated_answer_of_a_proxy_ends_no_toleration_and_does_not_di
                 server.taint(name, KEY, time_added=added)
             await running.until(lambda: running.metric("pending_evictions") == 10)
             now = running.clock.now()
-            pending = list(running.application.live.controller.status.pending(now))
+            pending = list(running.application.engine.live.controller.status.pending(now))
             assert all(-HOUR < pod.decision.fire_at - now.at - 300 <= 1 for pod in pending)
             assert running.metric("newly_tainted_nodes", by="others") == 10
             assert deletes(server) == []

@@ -172,15 +172,15 @@ def failing(*_: object, **__: object) -> None:
 
 
 def break_the_reporter(running: Controlled) -> None:
-    running.application.live._reporters[0].report = failing  # type: ignore[method-assign]
+    running.application.engine.live._reporters[0].report = failing  # type: ignore[method-assign]
 
 
 def break_the_brain(running: Controlled) -> None:
-    running.application.live.controller.observe = failing  # type: ignore[assignment,method-assign]
+    running.application.engine.live.controller.observe = failing  # type: ignore[assignment,method-assign]
 
 
 def break_the_evictor(running: Controlled) -> None:
-    running.application.driver._evictor._evict = failing  # type: ignore[assignment,method-assign]
+    running.application.engine.driver._evictor._evict = failing  # type: ignore[assignment,method-assign]
 
 
 def break_the_events(running: Controlled) -> None:
@@ -239,14 +239,14 @@ async def test_stuck_driving_loop_fails_the_liveness_probe(monkeypatch: pytest.M
         async with controlling(server) as running:
             assert await running.probe("/healthz") == (200, "ok")
             stuck = asyncio.Event()
-            driver, wait = running.application.driver, running.application.driver._wait
+            driver, wait = running.application.engine.driver, running.application.engine.driver._wait
 
             async def wait_too_long(seconds: float) -> None:
                 await stuck.wait()
                 driver._wait = wait  # type: ignore[method-assign]
 
             driver._wait = wait_too_long  # type: ignore[method-assign]
-            await running.until(lambda: running.application.driver.beat_age_seconds() > BEAT_SECONDS)
+            await running.until(lambda: running.application.engine.driver.beat_age_seconds() > BEAT_SECONDS)
             status, text = await running.probe("/healthz")
             assert status == 503
             assert re.fullmatch(r"the driving loop has not run for \d+ s", text)

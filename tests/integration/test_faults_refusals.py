@@ -224,7 +224,7 @@ async def test_refused_and_hanging_pods_take_no_worker_from_untried_pods() -> No
             await running.until(lambda: running.metric("retrying_evictions") == 40)
             server.faults.add(verb="delete", resource="pods", node="n1", hang=True)
             server.faults.remove(refusal)
-            await running.until(lambda: running.application.driver.in_flight >= 4)
+            await running.until(lambda: running.application.engine.driver.in_flight >= 4)
             server.taint("n2", KEY)
             await deleted(server, *fresh)
             assert running.metric("retrying_evictions") >= 40
@@ -246,7 +246,7 @@ async def test_deletions_without_an_answer_give_back_their_workers() -> None:
             add_pod(server, "web", "n2")
             await deleted(server, "web")
             await server.requests.wait_for(verb="delete", resource="pods", count=61)
-            assert running.application.driver.in_flight == 60
+            assert running.application.engine.driver.in_flight == 60
 
 
 @pytest.mark.parametrize(

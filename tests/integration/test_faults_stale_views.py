@@ -99,8 +99,8 @@ async def test_untaint_during_a_thousand_slow_deletes_saves_all_pods_without_a_d
             server.taint("n1", KEY)
             await server.requests.wait_for(verb="delete", resource="pods", count=60)
             server.untaint("n1", KEY)
-            await running.until(lambda: not running.application.live.controller.tainted_nodes())
-            sent, in_flight = len(deletes(server)), running.application.driver.in_flight
+            await running.until(lambda: not running.application.engine.live.controller.tainted_nodes())
+            sent, in_flight = len(deletes(server)), running.application.engine.driver.in_flight
             await running.until(lambda: running.metric("pending_evictions") == 0)
             await running.end()
             assert len(deletes(server)) - sent <= in_flight

@@ -233,7 +233,7 @@ async def test_delete_that_waited_for_credentials_is_decided_again() -> None:
             server.taint("n1", KEY)
             await running.until(lambda: not source.at_hand.is_set())
             server.untaint("n1", KEY)
-            await running.until(lambda: not running.application.live.controller.tainted_nodes())
+            await running.until(lambda: not running.application.engine.live.controller.tainted_nodes())
             await asyncio.sleep(0.2)
             source.at_hand.set()
             await running.until(lambda: running.metric("pending_evictions") == 0)

@@ -177,7 +177,7 @@ async def test_explain_of_a_recreated_pod_shows_the_earlier_pod_and_the_new_one(
 async def test_explain_of_a_pod_recreated_on_a_tainted_node_shows_both_pods(shop: Shop) -> None:
     """What happens to the new pod comes first, then what happened to the earlier one."""
     add_pod(shop.server, "db-1", "n1", tolerates(900), namespace="shop")
-    await until(lambda: len(shop.controlled.application.live.controller.status.known_keys()) == 3)
+    await until(lambda: len(shop.controlled.application.engine.live.controller.status.known_keys()) == 3)
     lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
     assert lines[0].startswith("shop/db-1 leaves node n1 ")
     assert lines[-1].startswith("  before    an earlier pod of this name was evicted from node n1 ")
@@ -213,7 +213,7 @@ async def test_a_dry_run_answers_where_no_controller_runs(tmp_path: Path) -> Non
             own["metadata"]["labels"] = {"app.kubernetes.io/name": "taint-eviction-controller"}
             server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
             shop = Shop(server, controlled, write_kubeconfig(tmp_path / "config", server))
-            await controlled.until(controlled.application.live.controller.status.known_keys)
+            await controlled.until(controlled.application.engine.live.controller.status.known_keys)
             async with asyncio.timeout(10):
                 while "web-0" not in (await shop.say("history")).out:  # noqa: ASYNC110 - asked again
                     await asyncio.sleep(0.05)

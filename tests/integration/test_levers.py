@@ -71,7 +71,7 @@ async def levers(tmp_path: Path) -> AsyncIterator[Levers]:
         async with controlling(server, LED) as controlled:
             application = controlled.application
             await controlled.until(application.gate.may_act)
-            await controlled.until(lambda: application.live.controller.guards.control_state is not None)
+            await controlled.until(lambda: application.engine.live.controller.guards.control_state is not None)
             own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
             server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
             config = write_kubeconfig(tmp_path / "config", server)
@@ -203,7 +203,7 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
             await controlled.until(controlled.application.gate.may_act)
             for node in ("n1", "n2"):
                 server.taint(node, KEY)
-            await controlled.until(lambda: controlled.application.live.controller.breaker.latch)
+            await controlled.until(lambda: controlled.application.engine.live.controller.breaker.latch)
             own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
             server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
             it = Levers(server, write_kubeconfig(tmp_path / "config", server), controlled.listen.port)

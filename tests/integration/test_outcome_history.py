@@ -84,7 +84,7 @@ async def test_a_dry_run_beside_the_controller_adds_no_evictions_to_its_answers(
             [told] = await listed(*flags)
             assert (told["outcome"], told["dryRun"]) == ("blocked", False)
             server.delete("pods", "leaves", grace_period_seconds=0)
-            await until(lambda: real.application.live.controller.status.pending_count() == 0)
+            await until(lambda: real.application.engine.live.controller.status.pending_count() == 0)
             [told] = await listed(*flags)
             # Which of the two it is depends on whether the watch or the retry is first.
             assert (told["outcome"] in {"deleted", "gone"}, told["dryRun"]) == (True, False)

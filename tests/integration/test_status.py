@@ -104,7 +104,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[LedCluster]:
         async with controlling(server, ELECTED) as controlled:
             application = controlled.application
             await controlled.until(application.gate.may_act)
-            await controlled.until(application.live.controller.status.failures)
+            await controlled.until(application.engine.live.controller.status.failures)
             add_controllers_pod(server)
             config = write_kubeconfig(tmp_path / "config", server)
             yield LedCluster(server, controlled, ("--kubeconfig", str(config), "--port", str(controlled.listen.port)))

@@ -1,5 +1,6 @@
 """What metrics read from a running controller, where that is more than passing on a number."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.builders import Stage, moment, node, pod, taint
@@ -30,7 +31,12 @@ class StageClock:
 
 
 class QuietEngine:
-    """Watches that have listed everything."""
+    """Watches that have listed everything, and nothing beside the core."""
+
+    control_state = adopter = policy_check = None
+
+    def __init__(self, stage: Stage) -> None:
+        self.live = SimpleNamespace(controller=stage.brain)
 
     def synced(self) -> bool:
         return True
@@ -41,18 +47,14 @@ class QuietEngine:
 
 def readings(stage: Stage, gate: FakeGate) -> Readings:
     clock: Any = StageClock(stage)
-    engine: Any = QuietEngine()
+    engine: Any = QuietEngine(stage)
     return readings_of(
-        stage.brain,
-        clock,
         engine,
+        clock,
         gate,
-        None,
         policy_invalid=lambda: False,
         credential_failures=lambda: 0,
         certificate_ends=dict,
-        adopter=None,
-        policy_check=None,
         keeper=None,
     )
 

@@ -3,39 +3,33 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from taint_eviction.core.controller import Controller
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
 from taint_eviction.reporting.metrics import Readings
 from taint_eviction.reporting.outcome_keeper import OutcomeKeeper
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.clock import ServerClock
-from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.engine import Engine
-from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import Gate
 
 
 def readings_of(
-    controller: Controller,
-    clock: ServerClock,
     engine: Engine,
+    clock: ServerClock,
     gate: Gate,
-    control_state: ControlStateSync | None,
     *,
     policy_invalid: Callable[[], bool],
     credential_failures: Callable[[], int],
     certificate_ends: Callable[[], Mapping[str, float]],
-    adopter: Adopter | None,
-    policy_check: PolicyCheck | None,
     keeper: OutcomeKeeper | None,
 ) -> Readings:
-    """Return the readings of one controller; ``control_state`` None: evictions cannot be paused.
-    ``adopter`` None: no pod is adopted. ``policy_check`` None: nobody asks about the admission policy. ``keeper`` None:
-    no outcomes are kept.
+    """Return the readings of one controller; ``keeper`` None: no outcomes are kept.
+
     Only the leader reports what waits and what fails. A standby that led before remembers its attempts, and would
     report a failure for as long as that pod exists.
     """
+    controller, control_state = engine.live.controller, engine.control_state
+    adopter, policy_check = engine.adopter, engine.policy_check
     status, breaker = controller.status, controller.breaker
 
     def failures(unblocked_at: Moment | None = None) -> list[FailedAttempts]:

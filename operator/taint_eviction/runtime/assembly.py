@@ -66,23 +66,7 @@ class Ports:
     attempted: Callable[[Work, WorkOutcome, Moment], None] = lambda _work, _outcome, _now: None
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled:
-    """One controller, ready to run (``engine``). ``control_state`` None: evictions cannot be paused.
-
-    ``adopter`` None: no pod is adopted, and no ``hand-back`` is confirmed. ``policy_check`` None: nobody asks about the
-    admission policy.
-    """
-
-    live: Live
-    driver: Driver
-    engine: Engine
-    control_state: ControlStateSync | None
-    adopter: Adopter | None
-    policy_check: PolicyCheck | None
-
-
-def assemble(ports: Ports, settings: Settings, rng: random.Random) -> Assembled:
+def assemble(ports: Ports, settings: Settings, rng: random.Random) -> Engine:
     """Build a controller on these ports; ``rng`` randomizes waits."""
     control_state_known = None if ports.control_state is not None else ControlState()
     controller = make_controller(settings, control_state_known, ports.identity)
@@ -138,10 +122,9 @@ def assemble(ports: Ports, settings: Settings, rng: random.Random) -> Assembled:
         )
     if settings.dry_run:  # Its account writes nothing of pods.
         policy_check = None
-    engine = Engine(
+    return Engine(
         live, watching, driver, control_state, adopter, policy_check=policy_check, learn_time=ports.learn_time
     )
-    return Assembled(live, driver, engine, control_state, adopter, policy_check)
 
 
 def make_controller(settings: Settings, control_state: ControlState | None, identity: str) -> Controller:

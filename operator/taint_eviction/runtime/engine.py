@@ -16,7 +16,12 @@ from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchPorts
 
 
 class Engine:
-    """Runs one controller. ``learn_time`` returns once the API server's time is known, or cannot be."""
+    """Runs one controller, and holds its parts for those who read or stop them.
+
+    ``control_state`` None: evictions cannot be paused. ``adopter`` None: no countdown is taken over, and no
+    ``hand-back`` is confirmed. ``policy_check`` None: nobody asks about the admission policy. ``learn_time`` returns
+    once the API server's time is known, or cannot be.
+    """
 
     def __init__(
         self,
@@ -29,15 +34,15 @@ class Engine:
         policy_check: PolicyCheck | None = None,
         learn_time: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._controller = live.controller
-        self._control_state = control_state
-        self._adopter = adopter
-        self._policy_check = policy_check
+        self.live = live
+        self.driver = driver
+        self.control_state = control_state
+        self.adopter = adopter
+        self.policy_check = policy_check
         self._learn_time = learn_time
         self._stale_after = ports.settings.stale_after_seconds
         self._nodes = SupervisedWatch(NodesScope(), ports)
         self._pods = PodWatches(ports)
-        self._driver = driver
         self._tainted_at_start: frozenset[str] | None = None
         self._synced = False
 
@@ -46,13 +51,13 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_nodes(), name="nodes")
             group.create_task(self._follow_taints(), name="pods")
-            group.create_task(self._driver.run(), name="driver")
-            if self._control_state is not None:
-                group.create_task(self._control_state.run(), name="control state")
-            if self._policy_check is not None:
-                group.create_task(self._policy_check.run(), name="admission policy")
-            if self._adopter is not None:
-                group.create_task(self._adopt(self._adopter), name="adoption")
+            group.create_task(self.driver.run(), name="driver")
+            if self.control_state is not None:
+                group.create_task(self.control_state.run(), name="control state")
+            if self.policy_check is not None:
+                group.create_task(self.policy_check.run(), name="admission policy")
+            if self.adopter is not None:
+                group.create_task(self._adopt(self.adopter), name="adoption")
 
     async def _follow_nodes(self) -> None:
         # Objects are dated only once the API server's time is known; nothing else waits for it.
@@ -66,7 +71,7 @@ class Engine:
 
     async def _follow_taints(self) -> None:
         await self._nodes.listed.wait()
-        self._tainted_at_start = self._controller.tainted_nodes()
+        self._tainted_at_start = self.live.controller.tainted_nodes()
         await self._pods.run()
 
     async def list_pods_again(self) -> None:
@@ -76,7 +81,7 @@ class Engine:
     def synced(self) -> bool:
         """Return whether all nodes, and the pods of nodes tainted then, have been listed; once true, always true."""
         if not self._synced and self._tainted_at_start is not None:
-            tainted = self._controller.tainted_nodes()
+            tainted = self.live.controller.tainted_nodes()
             self._synced = all(self._pods.listed(name) for name in self._tainted_at_start & tainted)
         return self._synced
 
@@ -86,7 +91,7 @@ class Engine:
             return False, "the nodes have not been listed yet"
         if not self.synced():
             return False, "the pods of some tainted nodes have not been listed yet"
-        if self._control_state is not None and not self._control_state.known:
+        if self.control_state is not None and not self.control_state.known:
             return False, "whether evictions are paused has not been read yet: nothing is evicted"
         for kind, seconds in self.silences().items():
             if seconds > self._stale_after:

@@ -6,13 +6,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.leadership import Elector
-from taint_eviction.runtime.live import Live
 from taint_eviction.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -35,38 +32,31 @@ class Server(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Companions:
-    """What starts and ends with the controller, as callables.
-    ``tasks``, by name, run until
-    they are cancelled. Each of ``drains`` waits for at most the given seconds until what it has is written. ``close``
-    ends the connections to the API server. ``servers`` answer HTTP requests.
-    """
-
-    drains: Sequence[Callable[[float], Awaitable[bool]]]
-    close: Callable[[], Awaitable[None]]
-    servers: Sequence[Server] = ()
-    tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
-
-
 class Lifecycle:
-    """Runs one controller; ``elector`` None: it acts without a Lease."""
+    """Runs one controller, with what starts and ends beside it; ``elector`` None: it acts without a Lease.
+
+    ``servers`` answer HTTP requests. ``tasks``, by name, run until they are cancelled. Each of ``drains`` waits for at
+    most the given seconds until what it has is written. ``close`` ends the connections to the API server.
+    """
 
     def __init__(
         self,
-        live: Live,
-        driver: Driver,
         engine: Engine,
         elector: Elector | None,
-        companions: Companions,
         settings: Settings,
+        *,
+        servers: Sequence[Server],
+        tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]],
+        drains: Sequence[Callable[[float], Awaitable[bool]]],
+        close: Callable[[], Awaitable[None]],
     ) -> None:
-        self._controller = live.controller
-        self._driver = driver
         self._engine = engine
         self._elector = elector
-        self._companions = companions
         self._settings = settings
+        self._servers = servers
+        self._tasks = tasks
+        self._drains = drains
+        self._close = close
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set, then shut down in order; a bug of the controller is raised."""
@@ -83,25 +73,25 @@ class Lifecycle:
             await asyncio.gather(running, stopping, return_exceptions=True)
             if self._elector is not None:
                 await self._elector.release()
-            for server in self._companions.servers:
+            for server in self._servers:
                 await server.stop()
-            await self._companions.close()
+            await self._close()
 
     async def _stop(self) -> None:
-        logger.info("stopping: %d evictions in flight", self._driver.in_flight)
-        if not await self._driver.stop(self._settings.grace_seconds):
+        logger.info("stopping: %d evictions in flight", self._engine.driver.in_flight)
+        if not await self._engine.driver.stop(self._settings.grace_seconds):
             logger.warning("some evictions were cut off; the next leader completes them")
-        await asyncio.gather(*(drain(_DRAIN_SECONDS) for drain in self._companions.drains))
+        await asyncio.gather(*(drain(_DRAIN_SECONDS) for drain in self._drains))
 
     async def _run_all(self) -> None:
-        for server in self._companions.servers:
+        for server in self._servers:
             await server.start()
         async with asyncio.TaskGroup() as group:
             if self._elector is None:
                 logger.info("runs without leader election: no Lease says who acts")
             else:
                 group.create_task(self._stand(self._elector), name="elector")
-            for name, task in self._companions.tasks.items():
+            for name, task in self._tasks.items():
                 group.create_task(task(), name=name)
             group.create_task(self._engine.run(), name="engine")
             group.create_task(self._report_synced(), name="synced")
@@ -123,5 +113,6 @@ class Lifecycle:
 
     async def _report_synced(self) -> None:
         await self._until_synced()
-        tainted, pending = len(self._controller.tainted_nodes()), self._controller.status.pending_count()
+        controller = self._engine.live.controller
+        tainted, pending = len(controller.tainted_nodes()), controller.status.pending_count()
         logger.info("synced: %d tainted nodes, %d pods with a deadline", tainted, pending)

@@ -124,8 +124,8 @@ class SimulatedProcess(Killable):
         self.freezer = Freezer()
         context = copy_context()
         context.run(FREEZER.set, self.freezer)
-        assembled = context.run(assemble, ports, settings, rng)
-        self.live, self.engine, self._driver = assembled.live, assembled.engine, assembled.driver
+        self.engine = context.run(assemble, ports, settings, rng)
+        self.live = self.engine.live
         self._grace_seconds = settings.grace_seconds
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
 
@@ -148,7 +148,7 @@ class SimulatedProcess(Killable):
 
     async def end(self) -> None:
         """End as after SIGTERM (``runtime.lifecycle``): what is under way ends first, then the Lease is released."""
-        await self._driver.stop(self._grace_seconds)
+        await self.engine.driver.stop(self._grace_seconds)
         self._task.cancel()
         await asyncio.wait([self._task])
         if self._elector is not None:
