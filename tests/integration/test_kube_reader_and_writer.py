@@ -1,6 +1,7 @@
 """Our client and the embedded API server: the requests it sends, and what each answer means."""
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.stage.client import ClientStage, client_stage
-from tests.stage.clocks import EPOCH
+from tests.stage.clocks import EPOCH, HandClock
+from tests.stage.objects import write_kubeconfig
 from tests.stage.waiting import PATIENCE_SECONDS
 from tests.unit.builders import at_once
 
@@ -19,7 +21,10 @@ from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
 from taint_eviction.files import json_lists
 from taint_eviction.kube.answers import Outcome, failure_reason
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.api_writer import ApiWriter
 from taint_eviction.kube.item_lists import list_items
+from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.login.credentials import with_kubeconfig
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Page
 
 NOW = Moment(5.0, EPOCH + 5.0)
@@ -430,6 +435,47 @@ async def test_a_deletion_is_confirmed_by_the_pod_or_its_name_and_an_eviction_by
         else:
             with pytest.raises(CallFailed, match="does not say that"):
                 await end(ref, at_once)
+
+
+async def test_an_answer_that_comes_unasked_during_the_last_decision_is_not_taken_for_the_evictions(
+    tmp_path: Path,
+) -> None:
+    """A proxy repeats its last answer on the kept connection: the pod would count as evicted, and stay for ever."""
+    answer = b'HTTP/1.1 201 Created\r\nContent-Length: 36\r\n\r\n{"kind":"Status","status":"Success"}'
+    arrived, again, repeated, closed = list[bytes](), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            arrived.append(await reader.readuntil(b"\r\n"))
+            writer.write(answer)
+            await again.wait()
+            writer.write(answer)
+            await writer.drain()
+            repeated.set()
+            await reader.read()
+        writer.close()
+        closed.set()
+
+    async def decide() -> None:
+        again.set()
+        await repeated.wait()
+        for _ in range(5):  # The client reads it in one of the next passes of the loop.
+            await asyncio.sleep(0)
+
+    proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    connection = await with_kubeconfig(str(write_kubeconfig(tmp_path / "config", url)), None, HandClock())
+    calls = ApiCalls(connection.api_client(), PATIENCE_SECONDS, lambda *_: None, lambda *_: None)
+    writer = ApiWriter(calls, MalformedObjects(lambda _: None))
+    try:
+        assert await writer.evict(PodRef(NamespacedName("default", "first"), "1"), at_once)
+        with pytest.raises(CallFailed, match="not sent: its connection"):
+            await writer.evict(PodRef(NamespacedName("default", "second"), "2"), decide)
+    finally:
+        await connection.close()
+        await closed.wait()
+        proxy.close()
+    assert arrived == [b"POST /api/v1/namespaces/default/pods/first/eviction HTTP/1.1\r\n"]
 
 
 async def test_another_conflict_is_a_failed_call(at: ClientStage) -> None:

@@ -69,8 +69,9 @@ def fenced_requests(may_act: Callable[[], bool], may_evict: Callable[[], bool]) 
             ends = changes and ends_pod(self.method, self.url)
             if ends and (ready := _READY.get()) is not None:
                 await ready()
-                if conn.closed:
-                    raise NotSent("its connection was closed while its node was read")
+                if conn.protocol is None or conn.closed or conn.protocol.should_close:
+                    # An answer that came unasked would be taken for the answer to this request.
+                    raise NotSent("its connection was closed, or brought an answer unasked, while its node was read")
             if changes and not may_act():
                 raise NotSent("this process no longer leads")
             if ends and not may_evict():
