@@ -184,6 +184,17 @@ def test_an_audit_says_what_it_did(tmp_path: Path, text: str, said: str) -> None
     assert said in done.stdout
 
 
+@pytest.mark.parametrize(("answer", "builds"), [("exit 1", False), ("exit 0", True)], ids=["without buildx", "with it"])
+def test_docker_builds_the_image_only_with_buildx(tmp_path: Path, answer: str, builds: bool) -> None:
+    """The builder of old knows neither an archive nor the time of files: a release would end there, half built."""
+    [choice] = re.findall("^builder=.*$", (CI / "release").read_text(), re.MULTILINE)
+    bash = shutil.which("bash")
+    assert bash
+    stand_in(tmp_path / "bin", "docker", f'[ "$1" = buildx ] && {answer}')
+    done = run(bash, "-euo", "pipefail", "-c", f'{choice}; echo "$builder"', path=str(tmp_path / "bin"))
+    assert done.stdout.strip() == (str(tmp_path / "bin" / "docker") if builds else ""), done.stderr
+
+
 def test_without_its_tools_audit_and_signatures_say_so(tmp_path: Path) -> None:
     """Neither passes in silence."""
     path = without("cosign", tmp_path / "bin")
