@@ -9,11 +9,13 @@ import random
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.reporting.comparisons import scan
 from taint_eviction.runtime.assembly import Ports, assemble
 from taint_eviction.runtime.leadership import Elector
+from taint_eviction.runtime.lifecycle import Lifecycle
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.runtime.time_votes import keep_asking, learn_time
 from taint_eviction.settings import Settings
@@ -88,7 +90,6 @@ class SimulatedProcess(Killable):
         world, settings = surroundings.world, surroundings.settings
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
         self._server_clock = clock.server_clock
-        self._knows_time = asyncio.Event()
         rng = random.Random(f"{surroundings.seed}/{incarnation}")
         pods = surroundings.pods
         calls = self._calls = SimulatedCalls(world, clock, name, surroundings.own_faults)
@@ -115,7 +116,7 @@ class SimulatedProcess(Killable):
             gate=gate,
             reporters=reporters,
             identity=name,
-            learn_time=self._learn_time,
+            learn_time=lambda: learn_time(self._server_clock, calls.ask_time),
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
             own_policy=PolicyInForce() if surroundings.adoption else None,
             adoption=simulated_adoptions(world, calls, surroundings.control_state) if surroundings.adoption else None,
@@ -126,33 +127,22 @@ class SimulatedProcess(Killable):
         context.run(FREEZER.set, self.freezer)
         self.engine = context.run(assemble, ports, settings, rng)
         self.live = self.engine.live
-        self._grace_seconds = settings.grace_seconds
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
+        tasks = {"time": lambda: keep_asking(self._server_clock, calls.ask_time)}
+        if self.shadow is not None:
+            tasks["shadow"] = partial(scan, self.shadow, clock.server_clock)
+        self._stop = asyncio.Event()
+        lifecycle = Lifecycle(
+            self.engine, self._elector, settings, servers=(), tasks=tasks, drains=(), close=self._no_connections
+        )
+        self._task = asyncio.get_running_loop().create_task(lifecycle.run(self._stop), name=name, context=context)
 
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.engine.run(), name="engine")
-            group.create_task(keep_asking(self._server_clock, self._calls.ask_time), name="time")
-            if self._elector is not None:
-                group.create_task(self._stand(self._elector), name="elector")
-            if self.shadow is not None:
-                group.create_task(scan(self.shadow, self.live.clock), name="shadow")
-
-    async def _learn_time(self) -> None:
-        await learn_time(self._server_clock, self._calls.ask_time)
-        self._knows_time.set()
-
-    async def _stand(self, elector: Elector) -> None:
-        await self._knows_time.wait()
-        await elector.run()
+    async def _no_connections(self) -> None:
+        pass
 
     async def end(self) -> None:
-        """End as after SIGTERM (``runtime.lifecycle``): what is under way ends first, then the Lease is released."""
-        await self.engine.driver.stop(self._grace_seconds)
-        self._task.cancel()
+        """End as after SIGTERM: what is under way ends first, then the Lease is released."""
+        self._stop.set()
         await asyncio.wait([self._task])
-        if self._elector is not None:
-            await self._elector.release()
 
     @property
     def leads(self) -> bool:
