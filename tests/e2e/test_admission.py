@@ -91,6 +91,7 @@ KUSTOMIZATIONS = {
     "own-namespace": ("overlays/own-namespace",),
     "managed": ("overlays/managed",),
     "managed, all three": ("overlays/managed", *EVERYTHING),
+    "dry-run": ("overlays/dry-run",),
 }
 CHARTS = {"chart": [], "chart, adopting": ["--set", "adoption.enabled=true"]}
 NAMES = [*KUSTOMIZATIONS, *CHARTS]
@@ -544,7 +545,7 @@ async def test_nobody_else_is_concerned(unbounded: Installed, cluster: ClusterUn
 # ---- the controller with its own account
 
 
-@pytest.mark.parametrize("installed", [name for name in NAMES if name != "static-pod"], indirect=True)
+@pytest.mark.parametrize("installed", [name for name in NAMES if name not in {"static-pod", "dry-run"}], indirect=True)
 async def test_the_controller_leads_writes_and_evicts(
     installed: Installed, cluster: ClusterUnderTest, config: Path, tmp_path: Path
 ) -> None:
