@@ -113,6 +113,11 @@ class Elector:
         """Return the holder as last seen, "" if there is none."""
         return self._seen.holder if self._seen is not None else ""
 
+    async def observe(self) -> None:
+        """Read the lease once before standing for election, so that a dead leader's begins to run out."""
+        with contextlib.suppress(CallFailed):
+            await self._read()
+
     async def run(self) -> None:
         """Stand for election, lead, and stand again, until cancelled."""
         while True:
@@ -209,14 +214,18 @@ class Elector:
             except CallFailed as failure:
                 if failure.reason not in (FailureReason.NOT_FOUND, FailureReason.CONFLICT):
                     raise
-        record = await self._store.read()
-        if record is not None and (self._seen is None or record.version != self._seen.version):
-            self._note(record)
+        record = await self._read()
         # A lease that somebody has deleted is still running: its holder knows nothing of that before its next renewal.
         held = self._seen if record is None else record
         if held is not None and held.holder not in ("", self.identity) and self._is_running(held):
             return False
         return await self._write(record)
+
+    async def _read(self) -> LeaseRecord | None:
+        record = await self._store.read()
+        if record is not None and (self._seen is None or record.version != self._seen.version):
+            self._note(record)
+        return record
 
     def _is_running(self, record: LeaseRecord) -> bool:
         longest = max(_LONGEST_LEASE_SECONDS, self._settings.lease_duration_seconds)

@@ -99,11 +99,15 @@ class Lifecycle:
     async def _stand(self, elector: Elector) -> None:
         """Stand for election once the deadlines are known, so that a process that just started never wins against a
         standby. But wait no longer than a lease lasts: a list of one node's pods that keeps failing must not stop every
-        replica.
+        replica. A dead leader's lease runs out meanwhile.
         """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.election.lease_duration_seconds):
-                await self._until_synced()
+        observing = asyncio.create_task(elector.observe(), name="observe the lease")
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.election.lease_duration_seconds):
+                    await self._until_synced()
+        finally:
+            observing.cancel()
         await elector.run()
 
     async def _until_synced(self) -> None:

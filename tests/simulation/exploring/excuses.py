@@ -109,7 +109,9 @@ class Disturbances:
         # The first election and the first read of the control state may use slow calls, too.
         over_at = _ELECTION_SECONDS + 3.0 * self._slowest if self._slowest else -math.inf
         if self._starts_seconds:
-            over_at = max(over_at, self._starts_seconds)
+            # A process that cannot list all pods stands for election only after so long.
+            stands_at = self._settings.election.lease_duration_seconds + _ELECTION_SECONDS + 3.0 * self._slowest
+            over_at = max(over_at, self._starts_seconds, stands_at)
         late_seconds = 0.0
         begun = [step for step in self._steps if step.at <= at]
         for step in begun:
