@@ -180,7 +180,8 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
         decision, failures = record.decision, record.failures
         if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):
             record.failures = dataclasses.replace(failures, refused_seconds=now.at - decision.fire_at)
-            self._queue.schedule(record, self._reconciler._announce(record, decision, now), now.at)
+            policy = self._reconciler._policy_for(record)
+            self._queue.schedule(record, self._reconciler._announce(record, decision, policy, now), now.at)
         return effects
 
     patch.setattr(Attempts, "_failed", since_its_deadline)

@@ -22,6 +22,7 @@ from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.pods import UNDECIDED, Deleted, KnownPods, PodRecord
+from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 from taint_eviction.runtime.evictor import Evictor
@@ -145,13 +146,13 @@ def trusts_its_watch(patch: pytest.MonkeyPatch) -> None:
 
 def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
     """W13: terminating pods are deleted again on every change."""
-    decide = Reconciler.decide
+    decide = Reconciler._decide
     reconcile = Reconciler.reconcile
 
-    def as_if_alive(self: Reconciler, record: PodRecord, now: Moment) -> object:
+    def as_if_alive(self: Reconciler, record: PodRecord, policy: EvictionPolicy, now: Moment) -> object:
         pod, record.pod = record.pod, dataclasses.replace(record.pod, terminating=False)
         try:
-            return decide(self, record, now)
+            return decide(self, record, policy, now)
         finally:
             record.pod = pod
 
@@ -160,7 +161,7 @@ def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
             record.state = UNDECIDED
         return reconcile(self, record, now)
 
-    patch.setattr(Reconciler, "decide", as_if_alive)
+    patch.setattr(Reconciler, "_decide", as_if_alive)
     patch.setattr(Reconciler, "reconcile", forgetting)
 
 

@@ -78,14 +78,15 @@ class Reconciler:
 
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Return when and why a pod is to be evicted, or why it stays, from what is known now. Changes nothing."""
+        return self._decide(record, self._policy_for(record), now)
+
+    def _decide(self, record: PodRecord, policy: EvictionPolicy, now: Moment) -> Decision:
         known = self._nodes.known.get(record.node_name)
-        decision = decide_on(record.pod, record.bound, known, self._policy, self.eviction_policy)
-        return self.by_effective_taint(record, decision, now) if isinstance(decision, Evict) else decision
+        decision = decide_on(record.pod, record.bound, known, self._policy, policy)
+        return by_effective_taint(decision, record.pod, policy, now.at) if isinstance(decision, Evict) else decision
 
     def by_effective_taint(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
         """Return the decision with the taint that is effective now as ``deciding``."""
-        if len(decision.verdicts) == 1:
-            return decision  # Whatever its rule is.
         return by_effective_taint(decision, record.pod, self._policy_for(record), now.at)
 
     def _policy_for(self, record: PodRecord) -> EvictionPolicy:
@@ -141,7 +142,8 @@ class Reconciler:
         return effects
 
     def _reconcile(self, record: PodRecord, now: Moment) -> list[Event]:
-        decision = self.decide(record, now)
+        policy = self._policy_for(record)
+        decision = self._decide(record, policy, now)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
         if self.dry_run:
             _stay_reported(record, decision, due, now)
@@ -149,7 +151,7 @@ class Reconciler:
             if not due and not _is_blocked(record, decision):
                 record.forget_failures()
             self._want_take_back(record, not due and record.condition.may_be_there, now)
-            return self._schedule(record, decision, now)
+            return self._schedule(record, decision, policy, now)
         alive = not record.pod.terminating and not record.deleted
         self._want_take_back(record, alive and (record.pod.marked or record.condition.may_be_there), now)
         return self._unschedule(record, decision.reason if isinstance(decision, Stay) else None, now)
@@ -172,20 +174,19 @@ class Reconciler:
         self._breaker.lists_overdue(self._queue.waited_until)
         return effects
 
-    def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Event]:
+    def _schedule(self, record: PodRecord, decision: Evict, policy: EvictionPolicy, now: Moment) -> list[Event]:
         before = record.decision
         record.want(decision)
         if decision.fire_at > now.at:
             record.restart_patience()
         self._interrupt_patience(record, now)
-        self._queue.schedule(record, self._announce(record, decision, now), now.at)
+        self._queue.schedule(record, self._announce(record, decision, policy, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
             return []
         return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
 
-    def _announce(self, record: PodRecord, decision: Evict, now: Moment) -> Schedule:
+    def _announce(self, record: PodRecord, decision: Evict, policy: EvictionPolicy, now: Moment) -> Schedule:
         """Announce to the breaker the taints that evict a pod; return its schedule: the flow, and when to begin."""
-        policy = self._policy_for(record)
         in_turn = list(effective_taints(decision, record.pod, policy, now.at))
         for _, then in in_turn:
             self._tell_breaker(record, then)
@@ -308,12 +309,14 @@ class Reconciler:
 
 
 def decide_on(
-    pod: Pod, bound: Sighting | None, known: KnownNode | None, policy: DecisionPolicy, eviction: EvictionPolicy
+    pod: Pod, bound: Sighting | None, known: KnownNode | None, policy: DecisionPolicy, of_node: EvictionPolicy
 ) -> Decision:
-    """Decide on a pod that has been bound to this node since ``bound``; None: the node is not known."""
+    """Decide on a pod that has been bound to this node since ``bound``; None: the node is not known.
+
+    ``of_node``: the policy that applies to its pods (``policy_on``).
+    """
     if known is None:
         return decide(pod, bound, None, policy)
-    of_node = eviction.on(known.live_node)
 
     def ceiling_of(taint_key: str) -> Ceiling | None:
         return of_node.ceiling(taint_key, pod.ref.key.namespace, pod.labels)
