@@ -121,6 +121,33 @@ async def test_a_stream_that_is_never_answered_ends_the_watch_as_soon_as_it_was_
         assert asyncio.get_running_loop().time() - began_at < 2 * IMPATIENT.silence_seconds
 
 
+@pytest.mark.parametrize("line", ["\n", '{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}\n'])
+async def test_streams_that_end_at_once_and_bring_nothing_end_the_watch(line: str) -> None:
+    """Kopf would open the next one without a pause, thousands in a second, and the watch would look alive."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        fault = server.faults.add(verb="watch", resource="nodes", status=200, message=line, plain_text=True)
+        with pytest.raises(WatchEnded, match="3 streams in a row ended at once and brought nothing"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
+        assert fault.hits == 3
+        assert not list(tasks_left())
+
+
+async def test_streams_that_bring_something_and_end_at_once_are_opened_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one that was cut is followed at once; then each begins a second after the one before."""
+    monkeypatch.setattr("taint_eviction.kopf_shell.watch_interceptor._SHORT_SECONDS", 0.2)
+    line = '{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}\n'
+    loop, recorder = asyncio.get_running_loop(), Recorder()
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        fault = server.faults.add(verb="watch", resource="nodes", status=200, message=line, plain_text=True)
+        async with running(watcher.watch(NodesScope(), recorder)):
+            began_at = loop.time()
+            await recorder.until(lambda: fault.hits >= 5)
+            assert loop.time() - began_at >= 3 * 0.2
+            assert recorder.listed == 1
+
+
 async def test_a_stream_that_is_always_refused_with_429_ends_the_watch_by_silence() -> None:
     """Kopf lists again each time, but a list without a stream does not count as received data."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:

@@ -22,6 +22,12 @@ from taint_eviction.runtime.ports import WatchEnded, WatchListener
 # The API server writes the type first. Where it does not, an ERROR still ends the watch, with a less exact reason.
 _ERROR_EVENT = b'{"type":"ERROR"'
 
+# A stream that ends this soon is followed by the next at once, and that one by another only after this time: Kopf
+# itself would open thousands in a second.
+_SHORT_SECONDS = 1.0
+# The watch ends after so many of them in a row that brought nothing: only a list sees anything then.
+_MOST_EMPTY_STREAMS = 3
+
 
 class WatchInterceptor:
     """Reads the requests and responses of one embedded Kopf, and calls the listener for everything Kopf brings.
@@ -54,6 +60,11 @@ class WatchInterceptor:
         self._listed = False
         # Of the list that Kopf asks for.
         self._pages = ListPages()
+        # When the latest stream was opened, None once its end was noted, and whether it brought anything.
+        self._opened_at: float | None = None
+        self._brought = False
+        # How many streams in a row ended at once, and how many of the latest ones brought nothing.
+        self._short = self._empty = 0
 
     def mute(self) -> None:
         """Stop calling the listener."""
@@ -101,6 +112,8 @@ class WatchInterceptor:
             self.discovered.set()
         if purpose is Purpose.LIST and (listed := self._list_without_request()) is not None:
             return listed
+        if purpose is Purpose.WATCH:
+            await self._pause_after_short_streams()
         try:
             response = await send(request)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
@@ -118,6 +131,23 @@ class WatchInterceptor:
         page = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": str(since)}, "items": []}
         self._listed = True
         return self._discovery.any_response().with_json(page)
+
+    async def _pause_after_short_streams(self) -> None:
+        """Note how the stream before ended, and wait or end this watch if such streams end at once."""
+        if self._opened_at is None:
+            return
+        lasted, self._opened_at = self._loop.time() - self._opened_at, None
+        if lasted >= _SHORT_SECONDS:
+            self._short = self._empty = 0
+            return
+        self._short += 1
+        self._empty = 0 if self._brought else self._empty + 1
+        if self._empty >= _MOST_EMPTY_STREAMS:
+            last = f"; last: {self.failure}" if self.failure is not None else ""
+            self.fail(WatchEnded(f"{self._empty} streams in a row ended at once and brought nothing{last}"))
+            await self._loop.create_future()  # Until Kopf is cancelled: it would go on after an error.
+        if self._short > 1:
+            await asyncio.sleep(_SHORT_SECONDS - lasted)
 
     def _intercept(self, purpose: Purpose, request: aiohttp.ClientRequest, response: RewrittenResponse) -> None:
         """Note the result of a response, and intercept its content before Kopf reads it."""
@@ -167,6 +197,7 @@ class WatchInterceptor:
         if self._listed:
             self._listed = False
             self._report(self._listener.on_listed)
+        self._opened_at, self._brought = self._loop.time(), False
         self._report(self._listener.on_heard)
 
     def _filter(self, lines: Iterable[bytes]) -> Iterable[bytes]:
@@ -179,6 +210,8 @@ class WatchInterceptor:
                 self._note_error_event(line)
             elif line is TOO_LONG:
                 self.failure = f"the watch brought {TOO_LONG.decode()}"
+            else:
+                self._brought = True
         passed, endings = self._watch_filter.filter(lines)
         for event in endings:
             self._report_event(event)
