@@ -885,6 +885,48 @@ async def test_mode_evict_keeps_the_pods_of_dead_nodes_unless_somebody_has_decid
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (
+            "pause-selector.1",
+            {"selector": "pool=gpux"},
+            "evictions from nodes that match pool=gpux are paused, and there is no such node",
+        ),
+        (
+            "pause-selector.1",
+            {"selector": "topology.kubernetes.io/zone=b"},
+            "evictions from nodes in zone b are paused, and there is no such node",
+        ),
+        ("pause-node.gone", {}, "evictions from node gone are paused, and there is no such node"),
+        ("pause-namespace.gone", {}, "evictions in namespace gone are paused, and there is no such namespace"),
+    ],
+)
+async def test_a_pause_of_what_is_not_there_is_wrong(
+    at: ClientStage, tmp_path: Path, key: str, value: dict[str, str], said: str
+) -> None:
+    """A misspelt selector holds nothing, which nobody notices before pods leave."""
+    add_replica(at, "one", "n1")
+    add_state(at, format="2", **{key: json.dumps(value), "pause-node.n1": "true"})
+    found = (await findings(tmp_path))["pauses"]
+    assert (found["state"], found["found"]) == ("wrong", said)
+
+
+async def test_what_is_paused_is_named_and_is_right(at: ClientStage, tmp_path: Path) -> None:
+    """People have ordered it; a pause that has ended is none, and nothing is said where nothing is paused."""
+    add_replica(at, "one", "n1")
+    assert "pauses" not in await findings(tmp_path)
+    pauses = {
+        "pause": "true",
+        "pause-selector.1": '{"selector": "pool notin (gpu)"}',
+        "pause-node.n1": '{"until": "2020-01-01T00:00:00Z"}',
+    }
+    add_state(at, format="2", **pauses)
+    found = (await findings(tmp_path))["pauses"]
+    said = "people have paused all evictions, evictions from nodes that match pool notin (gpu)"
+    assert (found["state"], found["found"]) == ("ok", said)
+
+
+@pytest.mark.parametrize(
     ("mode", "rules", "found"),
     [
         ("delete", "{name: db, match: {podSelector: app=db}, mode: evict}", "wrong"),

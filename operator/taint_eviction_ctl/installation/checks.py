@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from taint_eviction import __version__
+from taint_eviction.core.control_state import ControlState, PauseScope
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.sentences import bracketed, replica_name
@@ -45,6 +46,8 @@ _LEASES = "coordination.k8s.io/v1"
 _MAX_LEASE_SECONDS = 3600.0
 _MAX_HOLDER = 120
 _MAX_ACCOUNT = 253
+# So many pauses are looked at, and named.
+_MAX_PAUSES, _SHOWN_PAUSES = 50, 3
 _OWN_PODS = f"app.kubernetes.io/name={CONTROLLER}"
 _MONITORING = "monitoring.coreos.com/v1"
 _KUBE_SYSTEM = "kube-system"
@@ -131,6 +134,7 @@ class Installation:
             ("leader", self._leader(replicas, unread)),
             ("rights", self._rights(replicas, unread, dry_run, adopts)),
             ("breaker", self._breaker(replicas)),
+            ("pauses", self._pauses()),
             ("built-in controller", self._built_in(dry_run, adopts, beside)),
             ("adoption", self._adoption(replicas, adopts, unread)),
             ("adoption", self._right_left(adopts, unread)),
@@ -416,11 +420,7 @@ class Installation:
 
     async def _breaker(self, replicas: Sequence[Replica]) -> list[CheckResult]:
         """Report a circuit breaker that is open, above all where no replica has one: it holds there, too."""
-        try:
-            control_state = await StateConfigMap(self._calls, *self._lease).read()
-        except CallFailed as error:
-            raise NotChecked(f"ConfigMap {self._lease} cannot be read: {error}") from None
-        latch = None if control_state is None else control_state.latch
+        latch = (await self._control_state()).latch
         if latch is None:
             return []
         why = bracketed(latch, utc_text)
@@ -432,6 +432,38 @@ class Installation:
             said += ", although no replica has --breaker"
             advice += "; without --breaker nothing else closes it"
         return [CheckResult("breaker", State.WRONG, said, advice)]
+
+    async def _control_state(self) -> ControlState:
+        """Return what people have ordered, and the state of the breaker."""
+        try:
+            return await StateConfigMap(self._calls, *self._lease).read() or ControlState()
+        except CallFailed as error:
+            raise NotChecked(f"ConfigMap {self._lease} cannot be read: {error}") from None
+
+    async def _pauses(self) -> list[CheckResult]:
+        """Report what is paused, and pauses of what is not there: these hold nothing."""
+        scopes = [*(await self._control_state()).at(self._server_clock.now().server_epoch).pauses()]
+        covering = await asyncio.gather(*(self._covers(scope) for scope in scopes[:_MAX_PAUSES]))
+        wrong = []
+        for scope in (scope for scope, covers in zip(scopes, covering, strict=False) if not covers):
+            what = "namespace" if scope.kind == "namespace" else "node"
+            advice = f"it holds nothing until such a {what} is created: check the spelling, or taint-eviction resume"
+            wrong.append(CheckResult("pauses", State.WRONG, f"{scope} are paused, and there is no such {what}", advice))
+        more = ", …" if len(scopes) > _SHOWN_PAUSES else ""
+        said = f"people have paused {', '.join(map(str, scopes[:_SHOWN_PAUSES]))}{more}"
+        return wrong or [CheckResult("pauses", State.FINE, said)] * bool(scopes)
+
+    async def _covers(self, scope: PauseScope) -> bool:
+        """Return whether what a pause covers is there, be it one node of many."""
+        match scope.kind:
+            case "all":
+                return True
+            case "selector":
+                request = ApiRequest("list", "nodes", query={"labelSelector": scope.name, "limit": 1})
+                return bool(await self._list("nodes", request))
+            case "node" | "namespace":
+                request = ApiRequest("get", f"{scope.kind}s", name=scope.name)
+                return await self._read(f"{scope.kind} {scope.name}", request) is not None
 
     async def _manager(self) -> _Manager:
         """Read the flags of every kube-controller-manager that is seen as a pod."""
