@@ -6,8 +6,9 @@ it. A plan says what it does not know.
 """
 
 import asyncio
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from fake_apiserver.records import Selection
 from fake_apiserver.resources import RESOURCES
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.policy import tier_in
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.runtime.ports import CallFailed
@@ -57,17 +59,25 @@ def foretell(seed: int) -> Foretold:
     """Plan and play the cluster of a seed, and compare pod by pod."""
     document = random_cluster(seed)
     scenario = read_scenario(as_text(document), str(document["name"]))
+    limited = "evictionsPerSecond" in str(document)
     with silenced():
         plan, seen = run_virtually(_PlanAndReplay(scenario).run(), 0.0)
-    differences = tuple(_differences(plan, seen, "evictionsPerSecond" in str(document)))
+        differences = tuple(_differences(plan, seen, limited))
+        if differences and plan.ordered:
+            # Whose turn comes first decides for how long others wait: plan again, with the turns that were taken.
+            plan, seen = run_virtually(_PlanAndReplay(scenario, turns=seen).run(), 0.0)
+            differences = tuple(_differences(plan, seen, limited))
     return Foretold(seed, differences, len(seen), len(plan.pods) - len(seen))
 
 
 class _PlanAndReplay:
-    """Plays one cluster, and plans in it."""
+    """Plays one cluster, and plans in it.
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
+    ``turns``: of pods that are due together, the plan lets those go first that come first here, by their instants.
+    """
+
+    def __init__(self, scenario: Scenario, turns: Mapping[str, float] | None = None) -> None:
+        self._scenario, self._turns = scenario, turns or {}
         self._timeline = Timeline()
         self._stage = ReplayStage(
             self._timeline,
@@ -108,6 +118,8 @@ class _PlanAndReplay:
                 reader.read({"apiVersion": "policy/v1" if "budget" in plural else "v1", **body, "kind": kind}, "here")()
         now = Moment(PLANNED_AT, server_time(PLANNED_AT))
         inventory, taints = reader.inventory, list[tuple[str, Any]]()
+        in_turn = sorted(inventory.pods.items(), key=lambda each: self._turns.get(str(each[0]), math.inf))
+        inventory.pods = dict(in_turn)
         for step in self._scenario.steps:
             if step.at == PLANNED_AT:
                 node, taint = step.text.removeprefix("taint ").split()
@@ -143,7 +155,9 @@ def _differences(plan: Plan, seen: dict[str, float], limited: bool) -> Iterator[
     have to be right, not names. ``limited``: there are limits.
     """
     foretold, seen = {str(pod.ref.key): pod.goes_at for pod in plan.pods}, dict(seen)
-    late_seconds = LATE_SECONDS + _MOVING_SECONDS * any(pod.moves_away for pod in plan.pods)
+    # In an order, machines of one tier begin to move away when those of the tier before have gone.
+    moving = {tier_in(pod.facts.pod, pod.handling) for pod in plan.pods if pod.moves_away and pod.handling is not None}
+    late_seconds = LATE_SECONDS + _MOVING_SECONDS * (len(moving) if plan.ordered else bool(moving))
     groups: dict[str, list[str]] = {}
     for pod in plan.pods:
         name = str(pod.ref.key)
