@@ -35,7 +35,14 @@ def _case(*taints: dict[str, str]) -> FailoverCase:
         return format_rfc3339(_NOW - 60 * minutes)
 
     asked: dict[str, Any] = {"deletionTimestamp": ago(39.5), "deletionGracePeriodSeconds": 30}
-    metadata = {"namespace": "shop", "name": "db-0", "uid": "a", "creationTimestamp": ago(9000), **asked}
+    metadata: dict[str, Any] = {
+        "namespace": "shop",
+        "name": "db-0",
+        "uid": "a",
+        "creationTimestamp": ago(9000),
+        **asked,
+    }
+    metadata["ownerReferences"] = [{"kind": "StatefulSet", "name": "db", "uid": "b", "controller": True}]
     pod = {"metadata": metadata, "spec": {"nodeName": "worker-7"}, "status": {"phase": "Running"}}
     message = "Kubelet stopped posting node status."
     ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": ago(45), "message": message}

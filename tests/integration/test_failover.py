@@ -119,7 +119,7 @@ async def test_explain_shows_the_causes_as_json(outage: DownNode) -> None:
     """The causes are in the field ``failover``."""
     said = await outage.run("explain", "default/web-old", "-o", "json")
     document = json.loads(said.out)
-    assert (document["known"], document["name"]) == (False, "web-old")
+    assert (said.code, document["known"], document["name"]) == (0, True, "web-old")
     failover = document["failover"]
     assert (failover["terminating"], failover["node"], failover["unchecked"]) == (True, "n1", [])
     assert [finding["cause"] for finding in failover["findings"]] == ["kubeletSilent", "noReplacement"]

@@ -101,6 +101,47 @@ async def test_explain_of_an_unknown_pod_suggests_a_similar_one(shop: Shop, pod:
     assert json.loads((await shop.say("explain", pod, "-o", "json")).out)["near"] == near
 
 
+async def test_explain_suggests_living_and_remembered_pods_of_a_name(shop: Shop) -> None:
+    """Without -n people mean the pod that is gone as often as one that is there."""
+    add_pod(shop.server, "db-1", "n2", namespace="bank")
+    line, *_ = (await shop.say("explain", "db-1")).out.splitlines()
+    begin = (
+        "default/db-1 is not known: there is no such pod; did you mean 'bank/db-1', or 'shop/db-1', which was evicted"
+    )
+    assert line.startswith(f"{begin} from node n1 at 20")
+    document = json.loads((await shop.say("explain", "db-1", "-o", "json")).out)
+    assert (document["known"], document["near"]) == (False, "bank/db-1")
+    [gone] = document["nearRemembered"]
+    assert (gone["pod"], gone["outcome"], gone["node"]) == ("shop/db-1", "evicted", "n1")
+
+
+async def test_a_document_and_a_text_agree_that_a_pod_that_is_gone_is_known(shop: Shop) -> None:
+    """Exit code 0 is ``known: true`` in a document; the API server's answer that it is gone is in the text."""
+    said = await shop.say("explain", "shop/db-1")
+    assert (said.code, said.out.count("  now       it is gone: there is no pod of this name")) == (0, 1)
+    document = await shop.say("explain", "shop/db-1", "-o", "json")
+    told = json.loads(document.out)
+    assert (document.code, told["known"], told["outcome"], told["node"]) == (0, True, "evicted", "n1")
+    assert told["text"].startswith("was evicted from node n1 at 20")
+    clean = await shop.say("explain", "bank/web-7", "-o", "json")
+    told = json.loads(clean.out)
+    assert (clean.code, told["known"], told["outcome"], told["node"]) == (0, True, "stays", "n2")
+    unknown = await shop.say("explain", "shop/zebra", "-o", "json")
+    assert (unknown.code, json.loads(unknown.out)["known"]) == (1, False)
+
+
+async def test_explain_of_a_uid_explains_this_very_pod(shop: Shop) -> None:
+    """Not the one that has its name now; in text and as a document."""
+    add_pod(shop.server, "db-1", "n2", namespace="shop")
+    [told] = json.loads((await shop.say("history", "shop/db-1", "-o", "json")).out)["outcomes"]
+    lines = (await shop.say("explain", told["uid"])).out.splitlines()
+    assert lines[0].startswith("shop/db-1 was evicted from node n1 at 20")
+    assert f"  uid       {told['uid']}" in lines
+    assert "  now       another pod of this name is on node n2" in lines
+    document = json.loads((await shop.say("explain", told["uid"], "-o", "json")).out)
+    assert (document["kind"], document["known"], document["uid"]) == ("Explanation", True, told["uid"])
+
+
 async def test_explain_says_where_a_pod_is_that_the_controller_does_not_know(shop: Shop) -> None:
     """The pod's node is clean; the command reads the pod with the user's rights."""
     said = await shop.say("explain", "web-7", "-n", "bank")

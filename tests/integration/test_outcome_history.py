@@ -195,7 +195,7 @@ async def test_an_outcome_that_only_the_former_leader_saw_comes_from_the_former_
             assert told["toldBy"].startswith("at-127-0-0-1")
             explained = (await invoked("explain", "default/early", *flags)).out
             assert "default/early was evicted from node n1" in explained
-            assert "told by   at-127-0-0-1" in explained
+            assert "told by   at-127-0-0-1\n" in explained
 
 
 async def test_outcomes_outlive_a_rollout(tmp_path: Path) -> None:
@@ -219,7 +219,9 @@ async def test_outcomes_outlive_a_rollout(tmp_path: Path) -> None:
             assert told["toldBy"].startswith("at-127-0-0-1")
             explained = (await invoked("explain", "default/early", *flags)).out
             assert "default/early was evicted from node n1" in explained
-            assert "told by   at-127-0-0-1" in explained
+            assert "told by   at-127-0-0-1, which has not answered now; kept by at-127-0-0-2\n" in explained
+            history = (await invoked("history", "default/early", *flags)).out
+            assert ", also what leaders before it have kept\n" in history
             status = json.loads((await invoked("status", *flags, "-o", "json")).out)
             assert status["evictedLately"]["total"] == 1
 
@@ -245,7 +247,7 @@ async def test_a_pod_that_is_terminating_still_says_after_a_rollout_why_it_was_e
             assert said.out.startswith("default/stuck was evicted from node n1 at 20")
             assert f"because   taint {KEY}:NoExecute is not tolerated" in said.out
             assert "it has been Terminating for " in said.out
-            assert "told by   at-127-0-0-1\n" in said.out
+            assert "told by   at-127-0-0-1, which has not answered now; kept by at-127-0-0-2\n" in said.out
 
 
 async def test_a_dry_run_keeps_outcomes_of_its_own(tmp_path: Path) -> None:
@@ -339,7 +341,7 @@ async def test_why_a_pod_was_evicted_is_known_when_no_replica_answers(tmp_path: 
         assert said.code == 0
         assert said.out.startswith("default/early was evicted at 20")
         assert f"because   taint {KEY}:NoExecute is not tolerated" in said.out
-        assert "events: since 20" in said.out
+        assert "events: the oldest found is of 20" in said.out
         server.faults.add(resource="events", status=403)
         said = await invoked("history", *flags)
         assert (said.code, said.out) == (3, "")

@@ -84,8 +84,8 @@ def test_the_last_step_is_to_remove_the_taint() -> None:
     assert [click.unstyle(line) for line in lines] == [
         "no pod is stuck Terminating",
         "",
-        "n1 has the taint node.kubernetes.io/out-of-service: once the machine works again, remove the taint; until then"
-        " it keeps pods away",
+        "n1 has the taint node.kubernetes.io/out-of-service: once n1 is Ready again, remove the taint, not before:"
+        " PodGC would no longer end the pods that are Terminating there; a node that never returns is deleted instead",
         f"  {command}",
     ]
     stuck = stuck_lines({"pods": [held(step())], "outOfServiceNodes": ["n1"], "unchecked": []})

@@ -466,6 +466,27 @@ def test_a_block_within_another_one_counts_once_and_ends_nothing() -> None:
     assert it.blocked_by(FLOW, 600, 1000) == ()
 
 
+def test_who_paused_and_why_is_told_of_what_blocked() -> None:
+    """Also after the pause has ended, and for another one of the same scope."""
+    it = guards()
+    ordered(it, 100, ControlState(Pause(reason="one zone first", by="alice")))
+    ordered(it, 200, NOTHING)
+    ordered(it, 300, ControlState(Pause(by="bob")))
+    first, second = "the pause of all evictions (by alice: one zone first)", "the pause of all evictions (by bob)"
+    assert it.blocked_by(FLOW, 150, 250) == (first,)
+    assert set(it.blocked_by(FLOW, 0, 1000)) == {first, second}
+
+
+def test_what_is_told_of_blocks_is_bounded() -> None:
+    """In number and length."""
+    it = guards()
+    for number in range(9):
+        ordered(it, 100 + 20 * number, ControlState(Pause(reason=f"{number} {'x' * 1000}")))
+        ordered(it, 110 + 20 * number, NOTHING)
+    told = it.blocked_by(FLOW, 0, 1000)
+    assert (len(told), {len(each) for each in told}) == (5, {200})
+
+
 def test_several_blocks_add_up_and_those_of_others_do_not_count() -> None:
     """Pauses of another node and namespace, and a rule of another name, block others."""
     it = guards()

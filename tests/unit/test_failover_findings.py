@@ -32,7 +32,8 @@ def ago(seconds: float) -> str:
 def pod_body(name: str = "db-0", uid: str = "a", **metadata: Any) -> JsonObject:
     """Make a pod of n1 that was asked to go 330 s ago, with a grace period of 30 s."""
     asked = {"deletionTimestamp": ago(300), "deletionGracePeriodSeconds": 30, "creationTimestamp": ago(9000)}
-    head = {"namespace": "shop", "name": name, "uid": uid, **asked, **metadata}
+    owned = {"ownerReferences": owned_by("ReplicaSet", "db")}
+    head = {"namespace": "shop", "name": name, "uid": uid, **asked, **owned, **metadata}
     return {
         "metadata": {field: value for field, value in head.items() if value is not None},
         "spec": {"nodeName": "n1"},
@@ -97,7 +98,18 @@ def test_a_silent_kubelet_is_told_by_its_lease_and_the_condition() -> None:
     )
     assert "that its machine is off" in found.next
     assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
-    assert found.next.endswith(f"then, once n1 is back, remove the taint (kubectl taint nodes n1 {OUT_OF_SERVICE}-)")
+    assert found.next.endswith(
+        "then, once n1 is Ready again, remove the taint, not before: PodGC would no longer end the pods that are"
+        " Terminating there; a node that never returns is deleted instead"
+        f" (kubectl taint nodes n1 {OUT_OF_SERVICE}-)"
+    )
+
+
+def test_a_pod_without_an_owner_is_not_recreated() -> None:
+    """Somebody has to create it again once it is gone."""
+    found = find(FailoverCase(pod(ownerReferences=None), NOW, node("Unknown"), lease=lease(400)))
+    assert causes(found) == [Cause.KUBELET_SILENT, Cause.BARE]
+    assert found[1].text == "no controller owns it, so nothing recreates it once it is gone"
 
 
 def test_the_clouds_own_word_that_a_machine_is_off_needs_no_confirmation() -> None:

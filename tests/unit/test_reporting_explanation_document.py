@@ -25,6 +25,7 @@ from taint_eviction_ctl.planning.wording import utc
 NOT_READY = "node.kubernetes.io/not-ready"
 SINCE, LATER = format_rfc3339(EPOCH), format_rfc3339(EPOCH + 300)
 DELETED = "  how       by a DELETE: PodDisruptionBudgets do not apply"
+BARE = "  owner     none: nothing recreates it"
 ABSENT = "  again     a new pod like it could not be scheduled there: it does not tolerate k1:NoExecute"
 
 
@@ -65,6 +66,7 @@ def test_a_pod_that_waits_names_the_toleration_that_counts_and_the_one_that_does
         f"  until     {utc(LATER)}",
         DELETED,
         "  again     a new pod like it could be scheduled there",
+        BARE,
     ]
 
 
@@ -97,6 +99,7 @@ def test_a_pod_that_is_due_and_paused_says_since_when_and_why() -> None:
         f"  held      evictions from its node are paused (since {utc(SINCE)}: disk swap)",
         DELETED,
         ABSENT,
+        BARE,
     ]
 
 
@@ -117,9 +120,9 @@ def test_a_rule_and_its_timeout_are_named() -> None:
     rule = PolicyRule("db", mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=300.0)
     text = "by the eviction API: PodDisruptionBudgets may refuse it"
     on = one(eviction_policy=EvictionPolicy(rules=(rule,)))
-    assert lines(on)[-2] == f"  how       {text} for a bounded time, then by a DELETE (rule db of the policy)"
+    assert lines(on)[-3] == f"  how       {text} for a bounded time, then by a DELETE (rule db of the policy)"
     on.finish(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
-    assert lines(on)[-2] == f"  how       {text} until {utc(LATER)}, then by a DELETE (rule db of the policy)"
+    assert lines(on)[-3] == f"  how       {text} until {utc(LATER)}, then by a DELETE (rule db of the policy)"
 
 
 def test_a_lost_node_is_named_where_its_budgets_are_ignored() -> None:

@@ -6,6 +6,7 @@ import orjson
 import pytest
 from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint
 
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.events import CalledOff, Cancelled, Done, Event, Evicted, Failed, Suspended, WorkOutcome
 from taint_eviction.core.facts import PodGone
@@ -95,6 +96,17 @@ def test_what_held_a_pod_past_its_deadline_is_remembered() -> None:
         work = on.take_eviction()
         [row] = told(memory, on.finish(work, Done()), moment(on.now))
         assert row["heldBy"] == held_by
+
+
+def test_the_wait_for_a_surge_of_taints_is_named_where_nothing_else_held_a_pod() -> None:
+    """With a breaker, each eviction waits for two seconds after its deadline."""
+    on, memory = Stage(breaker=BreakerPolicy(enabled=True)), OutcomeMemory()
+    on.sees(node(taint()), pod())
+    on.lists("n1")
+    assert (on.evaluate(), on.take()) == ([], [])
+    work = on.at(2.0).take_eviction()
+    [row] = told(memory, on.finish(work, Done()), moment(on.now))
+    assert row["heldBy"] == ["the wait of 2 s before each eviction (--breaker-settle)"]
 
 
 def test_count_and_bytes_are_bounded() -> None:

@@ -290,7 +290,7 @@ def test_the_breaker_shows_what_it_counts_and_what_opens_it() -> None:
     [left_out] = breaker["uncounted"]
     assert left_out == {
         "reason": "no_eviction",
-        "text": "no pod has to leave them because of that",
+        "text": "no pod has to leave because of that",
         "count": 1,
         "nodeNames": ["n4"],
     }

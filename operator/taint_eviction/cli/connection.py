@@ -38,7 +38,7 @@ KUBECONFIG_FLAGS: tuple[Flag[Any], ...] = (
     flag("--context", help="Context of the kubeconfig to use.", show_default="its current one"),
 )
 SERVER_FLAG: Flag[Any] = flag(
-    "--server", type=HttpUrl(), help="Ask the replica that listens here, as http://127.0.0.1:8080."
+    "--server", type=HttpUrl(), help="Ask the replica at this URL, not the Lease's holder; rarely needed."
 )
 # The port on which the controller listens in the manifests.
 PORT_FLAG: Flag[Any] = flag(

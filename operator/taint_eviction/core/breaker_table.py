@@ -84,14 +84,14 @@ def counted_nodes(
 class NotCounted(Enum):
     """Why nodes are not counted, for people."""
 
-    EXCLUDED = "they have the label node.kubernetes.io/exclude-disruption"
-    CONTROL_PLANE = "they are of the control plane"
-    UNLISTED = "their pods have not been listed yet"
-    KNOWN = "they were tainted or lost before the last reset"
-    OLD = "they were tainted or lost before the window"
-    NO_EVICTION = "no pod has to leave them because of that"
-    UNDATED = "their taints may be older than the controller, and do not say since when they are there"
-    APART = "they were not lost together with those that are counted, or their pods came later"
+    EXCLUDED = "excluded by the label node.kubernetes.io/exclude-disruption"
+    CONTROL_PLANE = "part of the control plane"
+    UNLISTED = "pods not listed yet"
+    KNOWN = "tainted or lost before the last reset"
+    OLD = "tainted or lost before the window"
+    NO_EVICTION = "no pod has to leave because of that"
+    UNDATED = "no taint says since when it is there: it may be older than the controller"
+    APART = "not lost together with those that are counted, or pods came later"
 
 
 def uncounted_nodes(

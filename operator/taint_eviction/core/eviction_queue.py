@@ -286,6 +286,11 @@ class EvictionQueue:
 
     # Questions
 
+    @property
+    def stabilizing_seconds(self) -> float:
+        """For how long an eviction stabilizes; 0: it does not."""
+        return self._stabilizing_seconds if self._stabilizes else 0.0
+
     def due(self) -> int:
         """Count due first tries that are not held, including stabilizing ones."""
         return len(self._stabilizing) + self._due_first.free + self._following.free

@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import chain
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
@@ -25,6 +24,8 @@ from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.sentences import bracketed, replica_name
+from taint_eviction.core.text import one_line
 from taint_eviction.core.unready_nodes import Evictions, no_evictions
 
 
@@ -41,7 +42,7 @@ class WaitReason(Enum):
     NODE_PAUSED = "evictions from its node are paused"
     NAMESPACE_PAUSED = "evictions in its namespace are paused"
     RULE_PAUSED = "a rule of the policy pauses it"
-    SETTLING = "it waits for a moment, in case many nodes are being tainted"
+    SETTLING = "it waits for a moment (--breaker-settle), in case many nodes are being tainted"
     UNLISTED = "it waits until the pods of newly tainted nodes have been listed"
     EARLIER_TIER = "it waits for pods of an earlier tier of its node"
     LIMITED = "it waits for its turn: a limit, or all workers are busy"
@@ -240,46 +241,57 @@ class _NamespacePaused(FlowGuard):
 
 # So many spans in which something was blocked are remembered for each thing, and so many things.
 _MAX_SPANS, _MAX_THINGS = 16, 1000
+# Of these, so many are named of a pod, each in so many characters.
+_MAX_NAMED, _MAX_BY = 5, 200
 
 # What guards of the cluster say does not depend on the flow.
 _ANY_FLOW = FlowKey("", "", "")
+
+
+class _Blocked(NamedTuple):
+    """From when until when something was blocked, and by what, in words."""
+
+    begin: float
+    end: float
+    by: str
 
 
 class _BlockedSpans:
     """When guards have blocked what, lately: scopes of pauses, nodes, rules, or everything."""
 
     def __init__(self) -> None:
-        self._since: dict[object, float] = {}
-        self._ended: dict[object, deque[tuple[float, float]]] = {}
+        self._open: dict[object, _Blocked] = {}
+        self._ended: dict[object, deque[_Blocked]] = {}
 
-    def note(self, blocked: Mapping[object, float], now: float) -> None:
-        """Note all that is blocked by now, and since when at the latest."""
-        for thing in [each for each in self._since if each not in blocked]:
+    def note(self, blocked: Mapping[object, _Blocked], now: float) -> None:
+        """Note all that is blocked by now, by what, and since when at the latest."""
+        for thing in [each for each in self._open if each not in blocked]:
             self.note_one(thing, None, now)
-        for thing, since in blocked.items():
-            self.note_one(thing, since, now)
+        for thing, span in blocked.items():
+            self.note_one(thing, span, now)
 
-    def note_one(self, thing: object, since: float | None, now: float) -> None:
+    def note_one(self, thing: object, blocked: _Blocked | None, now: float) -> None:
         """Note that something is blocked by now, and since when at the latest; None: it is not."""
-        if since is not None:
-            self._since.setdefault(thing, min(since, now))
-        elif thing in self._since:
+        if blocked is not None:
+            self._open.setdefault(thing, blocked._replace(begin=min(blocked.begin, now)))
+        elif thing in self._open:
             if thing not in self._ended and len(self._ended) >= _MAX_THINGS:
                 del self._ended[next(iter(self._ended))]
-            span = self._since.pop(thing), now
+            span = self._open.pop(thing)._replace(end=now)
             self._ended.setdefault(thing, deque(maxlen=_MAX_SPANS)).append(span)
 
-    def of(self, *things: object) -> Iterator[tuple[float, float]]:
-        """Yield the spans in which one of these was blocked."""
-        for thing in things:
-            if thing in self._since:
-                yield self._since[thing], math.inf
-            yield from self._ended.get(thing, ())
+    def of(self, thing: object) -> Iterator[_Blocked]:
+        """Yield the spans in which this was blocked."""
+        if thing in self._open:
+            yield self._open[thing]
+        yield from self._ended.get(thing, ())
 
 
-def _since(said: Pause | None, now: Moment) -> float:
-    """Return since when something blocks that says so; now, if it does not."""
-    return now.at if said is None or said.since_epoch is None else now.instant_of(said.since_epoch)
+def _blocked_by(noun: str, said: Pause | None, now: Moment) -> _Blocked:
+    """Return a span that begins when something says that it blocks, now if it does not, with who ordered it and why."""
+    since = now.at if said is None or said.since_epoch is None else now.instant_of(said.since_epoch)
+    who = "" if said is None else bracketed(Pause(reason=said.reason, by=replica_name(said.by)), lambda _: None)
+    return _Blocked(since, math.inf, one_line(noun + who, _MAX_BY))
 
 
 class GuardList:
@@ -354,27 +366,24 @@ class Guards(GuardList):
         return GuardList(_Grounds(after, self._nodes.labels_of, self._grounds.paused_rules))
 
     def blocked_by(self, flow: FlowKey, since: float, now: float) -> tuple[str, ...]:
-        """Return what has blocked a flow since an instant, as far as this process knows."""
-        return tuple(
-            noun
-            for noun, spans in self._spans(flow).items()
-            if any(begin < now and end > since for begin, end in spans)
-        )
+        """Return what has blocked a flow since an instant, who ordered it and why, as far as this process knows."""
+        spans = self._spans(flow)
+        found = dict.fromkeys(span.by for span in spans if span.begin < now and span.end > since)
+        return tuple(found)[:_MAX_NAMED]
 
-    def _spans(self, flow: FlowKey) -> dict[str, Iterator[tuple[float, float]]]:
-        """Return when a flow was blocked, by the names of what blocked it."""
-        return {
-            **{guard.noun: self._cluster_blocked.of(guard.reason.name) for guard in self._of_cluster},
-            "a pause of its node": self._pauses_blocked.of(PauseScope("node", flow.node_name)),
-            "a pause of its namespace": self._pauses_blocked.of(PauseScope("namespace", flow.namespace)),
-            "a pause of nodes by their labels": self._selected_blocked.of(flow.node_name),
-            f"rule {flow.rule}": self._rules_blocked.of(flow.rule),
-        }
+    def _spans(self, flow: FlowKey) -> Iterator[_Blocked]:
+        """Yield when a flow was blocked, and by what."""
+        for guard in self._of_cluster:
+            yield from self._cluster_blocked.of(guard.reason.name)
+        yield from self._pauses_blocked.of(PauseScope("node", flow.node_name))
+        yield from self._pauses_blocked.of(PauseScope("namespace", flow.namespace))
+        yield from self._selected_blocked.of(flow.node_name)
+        yield from self._rules_blocked.of(flow.rule)
 
     def blocked_seconds(self, flow: FlowKey, since: float, now: float) -> float:
         """Return for how long a flow has been blocked since an instant, as far as this process knows."""
         seconds, counted_until = 0.0, since
-        for begin, end in sorted(chain.from_iterable(self._spans(flow).values())):
+        for begin, end, _ in sorted(self._spans(flow)):
             seconds += max(0.0, min(end, now) - max(begin, counted_until))
             counted_until = max(counted_until, min(end, now))
         return seconds
@@ -389,7 +398,9 @@ class Guards(GuardList):
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy's rules."""
         self._grounds.paused_rules = _paused_rules(policy)
-        self._rules_blocked.note(dict.fromkeys(self._grounds.paused_rules, now), now)
+        self._rules_blocked.note(
+            {rule: _Blocked(now, math.inf, f"rule {rule}") for rule in self._grounds.paused_rules}, now
+        )
 
     def pauses(self) -> dict[str, float]:
         """Count the pauses in force by their scope, as metrics name it: whole, selector, node, namespace."""
@@ -407,10 +418,12 @@ class Guards(GuardList):
         self._grounds.control_state = control_state
         if others:
             self._grounds.selecting.clear()
-            blocked = ((name, self._selected_since(name, now)) for name in self._nodes.tainted())
-            self._selected_blocked.note({name: since for name, since in blocked if since is not None}, now.at)
+            blocked = ((name, self._selected(name, now)) for name in self._nodes.tainted())
+            self._selected_blocked.note({name: span for name, span in blocked if span is not None}, now.at)
         self.note(now)
-        self._pauses_blocked.note({scope: _since(pause, now) for scope, pause in after.items()}, now.at)
+        self._pauses_blocked.note(
+            {scope: _blocked_by(f"a pause of its {scope.kind}", pause, now) for scope, pause in after.items()}, now.at
+        )
         effects: list[Event] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
         effects += [Resumed(scope) for scope in before if scope not in after]
         if now.dates_objects:
@@ -423,12 +436,13 @@ class Guards(GuardList):
 
     def note_node(self, name: str, now: Moment, changed: bool = False) -> None:
         """Note whether pauses select a node; ``changed``: other ones than until now."""
-        since = self._selected_since(name, now)
-        self._selected_blocked.note_one(name, now.at if since is not None and changed else since, now.at)
+        span = self._selected(name, now)
+        self._selected_blocked.note_one(name, span and span._replace(begin=now.at) if changed else span, now.at)
 
-    def _selected_since(self, node_name: str, now: Moment) -> float | None:
+    def _selected(self, node_name: str, now: Moment) -> _Blocked | None:
         """Return since when pauses that select a node have been in force, None if none selects it."""
-        return min((_since(pause, now) for pause in self._grounds.selected_by(node_name).values()), default=None)
+        pauses = self._grounds.selected_by(node_name).values()
+        return min((_blocked_by("a pause of nodes by their labels", pause, now) for pause in pauses), default=None)
 
     def note(self, now: Moment) -> bool:
         """Note which guards of the cluster block by now; return whether others do than before. The leader asks often.
@@ -440,7 +454,7 @@ class Guards(GuardList):
         if before - self._noted - {WaitReason.ORDERS_UNKNOWN}:
             self._breaker.acknowledge_backlog()
         self._cluster_blocked.note(
-            {each.reason.name: _since(each.says(_ANY_FLOW, now), now) for each in blocking}, now.at
+            {each.reason.name: _blocked_by(each.noun, each.says(_ANY_FLOW, now), now) for each in blocking}, now.at
         )
         return self._noted != before
 

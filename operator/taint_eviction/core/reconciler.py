@@ -235,7 +235,10 @@ class Reconciler:
         controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
         held_by: tuple[str, ...] = ()
         if late_seconds >= _LATE_SECONDS:
-            held_by = self._guards.blocked_by(self.flow(record, decision, now), decision.due_at, now.at)
+            flow, waited = self.flow(record, decision, now), self._queue.stabilizing_seconds
+            held_by = self._guards.blocked_by(flow, decision.due_at, now.at)
+            if not held_by and 0 < waited <= late_seconds and not flow.bypasses_limits:
+                held_by = (f"the wait of {waited:g} s before each eviction (--breaker-settle)",)
         effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller, held_by)]
         # In a dry run no pod is recreated: the same pod would be counted.
         if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:

@@ -59,7 +59,7 @@ def built_in_text(each: Document) -> str:
     if each["outcome"] in _KEPT:
         said = f"would have tried it {at}"
     elif abs(seconds) <= _SAME_SECONDS:
-        said = f"would have evicted it {at}, the same time"
+        said = f"would have evicted it at about the same time, {at}"
     elif seconds > 0:
         said = f"would have evicted it {span(seconds)} earlier, {at}"
     else:
@@ -76,7 +76,7 @@ def _reasons(each: Document, seconds: float) -> Iterator[str]:
         if each["byDefault"]:
             yield "it knows no default tolerance"
         if late:
-            held_by = and_list(each.get("heldBy") or ())
+            held_by = and_list([one.partition(" (")[0] for one in each.get("heldBy") or ()])
             knows = f"it does not know {held_by}" if held_by else _NO_GUARDS
             yield f"{knows}; here the pod waited {span(each['lateSeconds'])} past its deadline"
         elif not (each["heldSeconds"] or each["byDefault"]):
@@ -98,7 +98,7 @@ def summary_lines(outcomes: Iterable[Document]) -> list[str]:
     found: dict[str, list[float]] = {"same": [], "earlier": [], "later": [], "not known": []}
     for seconds in map(seconds_earlier, outcomes):
         found[_kind(seconds)].append(abs(seconds or 0.0))
-    said = [f"{len(found['same'])} at the same time"] if found["same"] else []
+    said = [f"{len(found['same'])} at about the same time"] if found["same"] else []
     for kind in ("earlier", "later"):
         if spans := found[kind]:
             least, most = span(min(spans)), span(max(spans))

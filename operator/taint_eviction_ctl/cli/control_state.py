@@ -130,9 +130,9 @@ def no_longer_lines(scopes: Sequence[PauseScope], before: ControlState, after: C
     return lines
 
 
-def held_back(control_state: ControlState, how: str = "") -> list[str]:
+def held_back(control_state: ControlState, how: str = "", passing: str = "") -> list[str]:
     """Return what holds evictions: one line for each pause and one for an open breaker; no line if nothing does.
-    ``how`` is an adverb, as in "still paused".
+    ``how`` is an adverb, as in "still paused". ``passing``: which evictions pass the breaker, "": none.
     """
     by_pause: dict[tuple[str, Pause], list[PauseScope]] = {}
     for scope, pause in control_state.pauses().items():
@@ -147,7 +147,8 @@ def held_back(control_state: ControlState, how: str = "") -> list[str]:
     if control_state.latch is not None:
         are = f"are {how}".rstrip()
         open_breaker = breaker("is open", control_state.latch)
-        lines.append(f"all evictions {are} stopped: {open_breaker}; see taint-eviction breaker")
+        whose = f"evictions, except {passing}," if passing else "all evictions"
+        lines.append(f"{whose} {are} stopped: {open_breaker}; see taint-eviction breaker")
     return lines
 
 

@@ -22,9 +22,17 @@ from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.failover_reads import examine
 from taint_eviction_ctl.cli.failover_views import failover_lines
 from taint_eviction_ctl.cli.flags import verb
-from taint_eviction_ctl.cli.history import earlier_lines, past_lines, show_outcomes, source_documents, source_lines
+from taint_eviction_ctl.cli.history import (
+    NO_OWNER,
+    became,
+    earlier_lines,
+    past_lines,
+    show_outcomes,
+    source_documents,
+    source_lines,
+)
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
-from taint_eviction_ctl.cli.near_pods import absent_object, near_pod, own_namespace
+from taint_eviction_ctl.cli.near_pods import absent_object, near_pods, own_namespace
 from taint_eviction_ctl.cli.status_views import due_text, keeping
 from taint_eviction_ctl.cli.tables import about_lines, fact_lines
 from taint_eviction_ctl.cli.values import one_object
@@ -46,7 +54,7 @@ _MODES = {
 def explain(pod: NamespacedName | str, **flags: Any) -> None:
     """Explain why a pod leaves its node or stays.
 
-    Names the taint and the toleration that decide, since when and until when.
+    Names the taint and the toleration that decide, since when and until when: taint-eviction explain shop/db-0
 
     Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
     rights to get leases and pods/proxy.
@@ -72,18 +80,23 @@ def explain(pod: NamespacedName | str, **flags: Any) -> None:
 
 async def _gone(asking: Ask, query: dict[str, str | int], flags: Mapping[str, Any]) -> None:
     """Show which pods have left a node, or what happened to the pod with a UID."""
+    if "uid" in query:
+        uid = str(query["uid"])
+        if not (outcomes := (await remembered(flags, query)).outcomes):
+            give_up(ExitCode.FAILED, f"no pod with the UID {uid} is remembered")
+        await _answer(asking, NamespacedName(outcomes[0]["namespace"], outcomes[0]["name"]), flags, uid)
+        return
     if (await show_outcomes(flags, query, {}, asking)).outcomes:
         return
-    if "uid" in query:
-        give_up(ExitCode.FAILED, f"no pod with the UID {query['uid']} is remembered")
     if absent := await absent_object("node", str(query["node"]), flags):
         give_up(ExitCode.FAILED, absent)
 
 
-async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
+async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any], uid: str | None = None) -> None:
+    """Explain the pod of this name; ``uid``: only the one with this UID, which is remembered."""
     if not pod.namespace:
         pod = NamespacedName(flags["namespace"] or await own_namespace(flags), pod.name)
-    document, failover, found = await asyncio.gather(_asked(asking, pod), examine(pod, flags), _past(pod, flags))
+    document, failover, found = await asyncio.gather(_asked(asking, pod), examine(pod, flags), _past(pod, flags, uid))
     past = found.outcomes
     if isinstance(document, Unanswered):
         if not past and not failover["terminating"]:
@@ -92,16 +105,18 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
     elif flags["server"] and failover["uid"] not in (None, document.get("uid", failover["uid"])):
         # Reads from another cluster than the replica's would explain another pod.
         failover = unread_document(_ANOTHER_CLUSTER)
+    if uid not in (None, document.get("uid")):
+        document = {**document, "known": False, "text": "it is gone"}
     known = document.get("known", True)
     past = [each for each in past if not known or _ends(document) or each["uid"] != document.get("uid")]
     if not known and not past and not failover["terminating"]:
         document = await _found_elsewhere(document, pod, failover, flags)
     if flags["output"] != "table":
-        said = {**document, "past": past, "sources": source_documents(found), "failover": failover}
-        echo_document(said, flags["output"])
+        said = _answered(document, past, failover)
+        echo_document({**said, "past": past, "sources": source_documents(found), "failover": failover}, flags["output"])
         _end(document, past, failover)
         return
-    lines = _lines(document, past, failover)
+    lines = _lines(document, past, failover, flags)
     if not known:
         lines += [f"  {line}" for line in put(source_lines, {"sources": source_documents(found)})]
     click.echo("\n".join([*lines, *put(failover_lines, failover)]))
@@ -119,7 +134,7 @@ def _end(document: Document, past: list[Document], failover: Document) -> None:
         sys.exit(ExitCode.FAILED)
 
 
-def _lines(document: Document, past: list[Document], failover: Document) -> list[str]:
+def _lines(document: Document, past: list[Document], failover: Document, flags: Mapping[str, Any]) -> list[str]:
     if document.get("known", True):
         # Of a pod that is Terminating a new leader knows only what is remembered.
         own = [each for each in past if each["uid"] == document.get("uid")]
@@ -127,21 +142,42 @@ def _lines(document: Document, past: list[Document], failover: Document) -> list
         now = put(partial(past_lines, own), document) if own else put(explanation_lines, document)
         return [*now, *put(partial(earlier_lines, earlier), document)]
     if past:
-        return [*put(partial(past_lines, past), document), *_bearer(past, failover)]
+        return [*put(partial(past_lines, past), document), *_bearer(past, failover, flags)]
     return put(explanation_lines, document)
 
 
-async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> Remembered:
-    """Return the outcomes of the pods of this name, from all that answers."""
+def _answered(document: Document, past: list[Document], failover: Document) -> Document:
+    """Return the document with what others know of a pod that the controller does not know; ``known`` is then true."""
+    if document.get("known", True):
+        return document
+    if past:
+        newest = past[0]
+        facts = {name: newest[name] for name in ("uid", "node", "outcome")}
+        return {**document, **facts, "known": True, "text": became(newest, document)}
+    if failover["terminating"] or document.get("stays"):
+        because = document.get("stays") or StayReason.TERMINATING.value
+        facts = {"uid": failover["uid"], "node": failover["node"], "outcome": "stays", "staysBecause": because}
+        return {**document, **facts, "known": True}
+    return document
+
+
+async def _past(pod: NamespacedName, flags: Mapping[str, Any], uid: str | None) -> Remembered:
+    """Return the outcomes of the pods of this name, or of the one with this UID, from all that answers."""
     try:
-        return await remembered(flags, {"pod": str(pod), "limit": 5})
+        return await remembered(flags, {"pod": str(pod), "limit": 5, **({"uid": uid} if uid else {})})
     except (Unanswered, CallFailed, CredentialsError):
         return Remembered()
 
 
-def _bearer(past: list[Document], failover: Document) -> list[str]:
-    """Return a line that says where another pod of this name is, which the controller need not know."""
-    if failover["uid"] is None or failover["uid"] in {each["uid"] for each in past}:
+def _bearer(past: list[Document], failover: Document, flags: Mapping[str, Any]) -> list[str]:
+    """Return a line that says that the pod is gone, or where another pod of this name is, which the controller need not
+    know.
+    """
+    if failover["uid"] is None:
+        # The replica at --server may be of another cluster; what may not be read is not known.
+        is_absent = failover["terminating"] is False and not flags["server"]
+        return fact_lines("now", "it is gone: there is no pod of this name") if is_absent else []
+    if failover["uid"] in {each["uid"] for each in past}:
         return []
     where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
     return fact_lines("now", f"another pod of this name is {where}")
@@ -155,7 +191,7 @@ async def _found_elsewhere(
         # The API server has answered that there is none, unless the user may not read it.
         is_absent = failover["terminating"] is False and not flags["server"]
         said = {"text": "there is no such pod"} if is_absent else {}
-        return {**document, **said, "near": await near_pod(pod, flags)}
+        return {**document, **said, **await near_pods(pod, flags)}
     # The replica at --server may be of another cluster, and one that is not ready does not know all pods.
     if flags["server"] or not document.get("ready"):
         return {**document, "near": None}
@@ -182,7 +218,9 @@ def explanation_lines(document: Document) -> list[str]:
     if not document["known"]:
         if stays := document.get("stays"):
             return about_lines(pod, f"stays: {stays}")
-        near = f"; did you mean {document['near']!r}?" if document.get("near") else ""
+        named = [repr(document["near"])] if document.get("near") else []
+        named += [f"{each['pod']!r}, which {became(each, {})}" for each in document.get("nearRemembered", ())]
+        near = f"; did you mean {', or '.join(named)}?" if named else ""
         return about_lines(pod, f"is not known: {document['text']}{near}")
     facts = [
         *_taints(document),
@@ -192,6 +230,7 @@ def explanation_lines(document: Document) -> list[str]:
         *_eviction(document),
         *_service(document),
         *_again(document),
+        *_recreated(document),
         *_doubts(document),
     ]
     return [*about_lines(pod, _outcome(document)), *(line for fact in facts for line in fact_lines(*fact))]
@@ -311,6 +350,12 @@ def _again(document: Document) -> Iterator[Fact]:
         yield "again", f"{avoids}: it does not tolerate {', '.join(discouraging)}"
     else:
         yield "again", "a new pod like it could be scheduled there"
+
+
+def _recreated(document: Document) -> Iterator[Fact]:
+    """Yield that a bare pod has no replacement. A controller of another version may not tell the owner."""
+    if document.get("owner", "") is None and document["outcome"] != "stays":
+        yield "owner", NO_OWNER
 
 
 def _doubts(document: Document) -> Iterator[Fact]:

@@ -10,7 +10,7 @@ import click
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction_ctl.cli.tables import table_lines, wrapped
 from taint_eviction_ctl.failover.cluster import Terminating
-from taint_eviction_ctl.failover.wording import remove_out_of_service
+from taint_eviction_ctl.failover.wording import remove_out_of_service, until_ready
 from taint_eviction_ctl.planning.wording import many, span, utc
 
 _HEADER = ("SINCE", "POD", "CAUSES")
@@ -53,9 +53,9 @@ def _left_tainted(document: Mapping[str, Any]) -> list[str]:
     stuck = {pod["node"] for pod in document["pods"]}
     lines = []
     for node in (node for node in document["outOfServiceNodes"] if node not in stuck):
-        said = f"{node} has the taint {OUT_OF_SERVICE}: once the machine works again, remove the taint; until then it"
+        said = f"{node} has the taint {OUT_OF_SERVICE}: {until_ready(node)}"
         command = click.style(remove_out_of_service(node), fg="cyan")
-        lines += ["", *wrapped(f"{said} keeps pods away", "", "  "), f"  {command}"]
+        lines += ["", *wrapped(said, "", "  "), f"  {command}"]
     return lines
 
 

@@ -31,6 +31,8 @@ from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
 from taint_eviction_ctl.picture.scene import Picture
 from taint_eviction_ctl.planning.wording import and_list, span, utc
 
+NO_OWNER = "none: nothing recreates it"
+
 _WORDS = {
     "evicted": "was evicted",
     "deleted": "was deleted (this replica saw it, and did not do it)",
@@ -169,7 +171,10 @@ def said_back(query: Mapping[str, str | int]) -> Document:
 
 def source_documents(found: Remembered) -> list[Document]:
     """Return who knows outcomes, from when on, and who does not, and why."""
-    return [{"name": each.name, "since": each.since, "problem": each.problem or None} for each in found.sources]
+    return [
+        {"name": each.name, "since": each.since, "restored": each.restored, "problem": each.problem or None}
+        for each in found.sources
+    ]
 
 
 def source_lines(document: Document) -> list[str]:
@@ -178,9 +183,12 @@ def source_lines(document: Document) -> list[str]:
     for each in document.get("sources", ()):
         since = "" if each["since"] is None else f"since {utc(each['since'])}"
         if each["name"] == "events":
-            known = f"{since or 'none found'} (the API server keeps them for an hour, unless it is told otherwise)"
+            oldest = f"the oldest found is of {utc(each['since'])}" if since else "none found"
+            known = f"{oldest} (the API server keeps them for an hour, unless it is told otherwise)"
         else:
             known = f"remembers {since}" if since else "remembers"
+            # It has kept on what it did not see itself.
+            known += ", also what leaders before it have kept" if each.get("restored") else ""
         lines.append(f"{_in_words(each['name'])}: " + (each["problem"] or known))
     return [click.style(line, dim=True) for line in lines]
 
@@ -238,7 +246,7 @@ def earlier_lines(past: list[Document], document: Document) -> list[str]:
         for each in past
         for line in fact_lines(
             "before",
-            f"an earlier pod of this name {_became(each)}{_from(each)} {_when(each, document)}: {_why(each)}",
+            f"an earlier pod of this name {became(each, document)}: {_why(each)}",
         )
     ]
 
@@ -247,17 +255,17 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
     """Return lines on the outcome of a pod that is not known now, and of earlier pods of its name."""
     lines = []
     for each in past:
-        pod, when = f"{each['namespace']}/{each['name']}", _when(each, document)
+        pod = f"{each['namespace']}/{each['name']}"
         late = each["lateSeconds"]
         lateness = "" if late is None else f", {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
-        lines += about_lines(pod, f"{_became(each)}{_from(each)} {when}{lateness}")
+        lines += about_lines(pod, became(each, document) + lateness)
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
-        facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
+        facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", _owner(each)), ("how", by)]
         facts += [
             # A dry run has called nobody.
             ("answer", None if each["dryRun"] else each["answer"]),
             ("built-in", built_in_text(each)),
-            ("told by", replica_name(each["toldBy"])),
+            ("told by", _teller(each)),
         ]
         lines += [line for label, fact in facts if fact for line in fact_lines(label, fact)]
     return lines
@@ -274,6 +282,23 @@ def _counted(each: Document) -> list[tuple[str, str]]:
     by = and_list(each.get("heldBy") or ())
     held_by = [("held", f"past its deadline, by {by}")] if by else []
     return [("since", began(utc(each["since"]), each["sinceBy"])), *hold, *until, *held_by]
+
+
+def _owner(each: Document) -> str | None:
+    # An event tells no owner.
+    return each["owner"] or (None if each["since"] is None else NO_OWNER)
+
+
+def _teller(each: Document) -> str:
+    """Return who told an outcome, and, if that replica has not answered, who has kept it."""
+    kept_by = each.get("keptBy")
+    replaced = f", which has not answered now; kept by {replica_name(kept_by)}" if kept_by else ""
+    return replica_name(each["toldBy"]) + replaced
+
+
+def became(each: Mapping[str, Any], document: Document) -> str:
+    """Return what became of a pod, where and when; ``document`` says what time it is now."""
+    return f"{_became(each)}{_from(each)} {_when(each, document)}"
 
 
 def _from(each: Mapping[str, Any]) -> str:

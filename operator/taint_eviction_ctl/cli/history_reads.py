@@ -67,16 +67,19 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
                 continue
             found.answered.append(identity)
             # A controller of another version may not say it.
-            found.sources.append(Source(identity, since=head.get("rememberedSince")))
+            has_more = head.get("restoredFrom") is not None
+            found.sources.append(Source(identity, since=head.get("rememberedSince"), restored=has_more))
             restored = restored or (head.get("leading") is True and head.get("restoredFrom") is not None)
             for each in outcomes:
-                _add(by_uid, {"toldBy": identity, **each, "dryRun": dry_run}, query)
+                _add(by_uid, {"keptBy": identity, "toldBy": identity, **each, "dryRun": dry_run}, query)
     if not flags["server"]:
         await _read_sources({**flags, "lease_name": name}, query, found, by_uid, restored=restored)
     if not found.answered and not by_uid and not any(each.lasting and not each.problem for each in found.sources):
         why = [*found.unanswered, *(f"{source.name}: {source.problem}" for source in found.sources if source.problem)]
         raise Unanswered("; ".join(why) or f"no pod has the label {_LABEL}: --server asks a replica")
-    found.outcomes = sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True)[: int(query["limit"])]
+    ordered = sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True)[: int(query["limit"])]
+    # A replica that answers needs nobody who has kept what it tells.
+    found.outcomes = [{**each, "keptBy": None} if each["toldBy"] in found.answered else each for each in ordered]
     return found
 
 

@@ -35,7 +35,8 @@ _AHEAD_SECONDS = 60.0
 @dataclass
 class Source:
     """The outcomes of a source. ``since``: from when on it has them, None: not known. ``problem``: why it has none, or
-    not all. ``lasting`` False: it forgets them within hours.
+    not all. ``lasting`` False: it forgets them within hours. ``restored``: it is a replica that also has what leaders
+    before it have kept.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Source:
     since: str | None = None
     problem: str = ""
     lasting: bool = True
+    restored: bool = False
 
 
 @contextlib.asynccontextmanager
@@ -72,7 +74,7 @@ async def kept_outcomes(flags: Mapping[str, Any]) -> Source:
     source.since = format_rfc3339(record.since_epoch)
     source.name += f", written {format_rfc3339(record.written_epoch)}"
     kept = [orjson.loads(each.line) for each in record.outcomes() if each is not None]
-    source.outcomes = [{**each, "dryRun": record.dry_run} for each in kept]
+    source.outcomes = [{**each, "keptBy": f"ConfigMap {key}", "dryRun": record.dry_run} for each in kept]
     return source
 
 
@@ -148,6 +150,7 @@ def _row(event: JsonObject) -> JsonObject | None:
         "tries": None,
         "answer": None,
         "budget": None,
+        "keptBy": None,
         "toldBy": one_line(f"an event of {told_by or 'another controller, as the built-in one writes it'}"),
         "dryRun": dry_run,
     }

@@ -17,6 +17,9 @@ from taint_eviction_ctl.cli.history_reads import remembered
 
 _TIMEOUT_SECONDS = 10.0
 _DEFAULT_NAMESPACE = "default"
+# Of pods elsewhere that are gone, so many are suggested, with these facts.
+_MAX_REMEMBERED = 3
+_ABOUT_GONE = ("outcome", "node", "time", "dryRun")
 
 
 async def own_namespace(flags: Mapping[str, Any]) -> str:
@@ -29,14 +32,26 @@ async def own_namespace(flags: Mapping[str, Any]) -> str:
     return connection.namespace or _DEFAULT_NAMESPACE
 
 
-async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> str | None:
-    """Return a similar name: a pod in that namespace (it may be gone), a pod elsewhere, or a node.
-    None: no name is similar, or the user may not read them.
+async def near_pods(key: NamespacedName, flags: Mapping[str, Any]) -> JsonObject:
+    """Return similar names. ``near``: a pod in that namespace (it may be gone), a pod elsewhere, or a node; None: no
+    name is similar, or the user may not read them. ``nearRemembered``: pods of this name elsewhere that are gone, the
+    newest outcome of each.
     """
+    gone: dict[str, JsonObject] = {}
     names: set[str] = set()
     with contextlib.suppress(Unanswered):
-        past = await remembered(flags, {"namespace": key.namespace, "limit": 1000})
-        names = {str(each["name"]) for each in past.outcomes}
+        for each in (await remembered(flags, {"limit": 1000})).outcomes:
+            if each["namespace"] == key.namespace:
+                names.add(str(each["name"]))
+            elif each["name"] == key.name:
+                pod = f"{each['namespace']}/{each['name']}"
+                gone.setdefault(pod, {"pod": pod, **{name: each[name] for name in _ABOUT_GONE}})
+    near = await _near(key, names, flags)
+    return {"near": near, "nearRemembered": [each for pod, each in gone.items() if pod != near][:_MAX_REMEMBERED]}
+
+
+async def _near(key: NamespacedName, names: set[str], flags: Mapping[str, Any]) -> str | None:
+    """Return a similar name; ``names``: those in that namespace that are remembered."""
     with contextlib.suppress(CredentialsError, CallFailed):
         async with _calls(flags) as calls:
             names |= {found.name async for found in _list(calls, ApiRequest("list", "pods", key.namespace))}

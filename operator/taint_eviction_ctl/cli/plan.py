@@ -273,8 +273,11 @@ async def _add_holds(made: Plan, state: StateConfigMap, settings: Settings, flag
         made.notes.append(f"whether evictions are paused is not known: {state}: {error}")
         _say_who_holds(made, ControlState(), settings, flags)
         return
-    made.notes += held_back(control_state)
+    before = len(made.notes)
     _say_who_holds(made, control_state, settings, flags)
+    passing = any(pod.out_of_service and not pod.holders for pod in made.leaving)
+    held = held_back(control_state, passing="from nodes that are out of service" if passing else "")
+    made.notes[before:before] = held
 
 
 def _say_who_holds(made: Plan, control_state: ControlState, settings: Settings, flags: dict[str, Any]) -> None:

@@ -134,7 +134,11 @@ def _what(document: Mapping[str, Any], width: int | None) -> str:
     """Return how many pods are to be evicted, and, where there is room, how many were lately."""
     counts = document["counts"]
     states = ", ".join(f"{count} {_STATES.get(state, state)}" for state, count in counts.items() if count)
-    head = f"{many(document['pendingTotal'], 'pod')} pending on {many(document['taintedNodes'], 'tainted node')}"
+    tainted = many(document["taintedNodes"], "tainted node")
+    # A controller of another version may not say it.
+    of_some = 0 < document.get("pendingNodes", 0) < document["taintedNodes"]
+    on = f"{document['pendingNodes']} of {tainted}" if of_some else tainted
+    head = f"{many(document['pendingTotal'], 'pod')} pending on {on}"
     line = head + (f": {states}" if states else "")
     lately = _lately(document)
     return line + lately if width is None or len(line + lately) <= width else line

@@ -136,6 +136,7 @@ def _volumes(case: FailoverCase) -> Iterator[Finding]:
 def _replacement(case: FailoverCase) -> Iterator[Finding]:
     owner = case.pod.owner
     if owner is None:
+        yield wording.not_recreated()
         return
     if owner.kind == "StatefulSet":
         yield wording.replacement_waits_for_name(owner)

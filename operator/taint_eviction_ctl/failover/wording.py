@@ -46,6 +46,7 @@ class Cause(Enum):
     VOLUME_ATTACHED = "volumeAttached"
     VOLUME_NOT_ATTACHED = "volumeNotAttached"
     REPLACEMENT = "noReplacement"
+    BARE = "notRecreated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,16 @@ def remove_out_of_service(node_name: str) -> str:
     return _command("kubectl", "taint", "nodes", node_name, f"{OUT_OF_SERVICE}-")
 
 
+def until_ready(node_name: str) -> str:
+    """Return when the taint has to be removed, and what happens if somebody does it earlier."""
+    return (
+        f"once {node_name} is Ready again, remove the taint, not before: PodGC would no longer end the pods that are"
+        " Terminating there; a node that never returns is deleted instead"
+    )
+
+
 def _remove_taint(node: NodeObject) -> str:
-    undone = remove_out_of_service(node.name)
-    return f"then, once {node.name} is back, remove the taint ({undone})"
+    return f"then, {until_ready(node.name)} ({remove_out_of_service(node.name)})"
 
 
 def _signs(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> list[str]:
@@ -140,7 +148,7 @@ def out_of_service_but_ready(node: NodeObject) -> Finding:
         Cause.OUT_OF_SERVICE,
         f"node {node.name} has the taint {OUT_OF_SERVICE}:{node.out_of_service[0]}, but is Ready: PodGC force-deletes"
         " nothing there while it is",
-        "if the machine is back for good, remove the taint",
+        "remove the taint; if the machine is broken and only looks Ready, switch it off first",
         remove_out_of_service(node.name),
     )
 
@@ -250,6 +258,12 @@ def replacement_waits_for_name(owner: ControllerReference) -> Finding:
         f"{owner.kind} {owner.name} cannot create its replacement before this pod is gone: it has the same name",
         "nothing: it follows by itself",
     )
+
+
+def not_recreated() -> Finding:
+    """A bare pod has no replacement."""
+    text = "no controller owns it, so nothing recreates it once it is gone"
+    return Finding(Cause.BARE, text, "create it again yourself, if it is needed")
 
 
 def replacement_pending(pending: PodObject, owner: ControllerReference, others: int, volume: str) -> Finding:
