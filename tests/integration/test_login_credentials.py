@@ -341,6 +341,52 @@ async def test_a_proxy_of_the_environment_is_used_where_the_kubeconfig_names_non
     await runner.cleanup()
 
 
+@pytest.mark.parametrize(
+    ("url", "proxied"),
+    [
+        ("https://10.96.0.1:443", False),
+        ("https://10.112.0.1:443", True),
+        ("https://[fd00::1]:443", False),
+        ("https://[fd01::1]:443", True),
+        ("https://192.0.2.7:6443", False),
+        ("https://192.0.2.7:443", True),
+        ("https://127.0.0.1:6443", False),
+        ("https://[::1]:6443", False),
+        ("http://localhost:8001", False),
+        ("https://api.example", True),
+    ],
+)
+def test_the_environments_proxy_is_not_used_for_networks_in_no_proxy_nor_for_this_machine(
+    url: str, proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in kubectl: clusters name their networks of pods and Services so, and the API server is an address in one."""
+    for scheme in ("http", "https"):
+        monkeypatch.setenv(f"{scheme}_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", ".svc, 10.96.0.0/12,fd00::/16,192.0.2.7:6443,none/8")
+    assert environment_proxy(url) == ("http://proxy.example:3128" if proxied else None)
+
+
+async def test_credentials_for_this_machine_are_not_sent_to_a_proxy(tmp_path: Path) -> None:
+    """Between the two they would be plain text."""
+    asked: list[str | None] = []
+
+    async def forward(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.headers.get("Authorization"))
+        return web.Response(text="{}")
+
+    runner = web.ServerRunner(web.Server(forward))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    content = kubeconfig("http://127.0.0.1:8001", token="secret")
+    content["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    (tmp_path / "c").write_text(json.dumps(content))
+    connection = await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
+    assert await get(connection) == 200
+    assert asked == [None]
+    await connection.close()
+    await runner.cleanup()
+
+
 # TLS and client certificates
 
 

@@ -59,7 +59,7 @@ class AuthorizationMiddleware:
     A request that ends a pod is sent only once: its sender decides again before it sends another one.
 
     Only requests to the API server at ``url`` get the token: a redirect must not carry it elsewhere. Over plain http
-    they get none, except on this machine: everybody on the way could read it. They also get
+    they get none, except on this machine and without a proxy: everybody on the way could read it. They also get
     ``proxy`` and ``tls_server_name``, None for none: aiohttp accepts these for a request only, and the other users of a
     session do not know them. ``heard`` is called with whether the API server, or the client, accepts the other side:
     False after a 401 and after a certificate that cannot be verified.
@@ -79,7 +79,8 @@ class AuthorizationMiddleware:
         self._tls_server_name = tls_server_name
         self._heard = heard
         self._said_unsent = False
-        self._sends_credentials = self._origin.scheme == "https" or _is_loopback(self._origin.host or "")
+        here = self._proxy is None and _is_loopback(self._origin.host or "")
+        self._sends_credentials = self._origin.scheme == "https" or here
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -171,15 +172,29 @@ def make_connector(ssl_context: ssl.SSLContext | None) -> aiohttp.TCPConnector:
 
 
 def environment_proxy(url: str) -> str | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a URL; None for none.
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a URL; None for none, and on this machine.
+
+    NO_PROXY may have networks, as in kubectl: Python's own reading of it has names and addresses only.
 
     Called once: aiohttp's ``trust_env`` reads them and ~/.netrc in a thread for every request, which then takes three
     times as long.
     """
     parsed = URL(url)
-    if parsed.host is None or urllib.request.proxy_bypass(parsed.host):
+    host, proxies = parsed.host, urllib.request.getproxies()
+    if host is None or _is_loopback(host) or _is_in_networks(host, proxies.get("no", "")):
         return None
-    return urllib.request.getproxies().get(parsed.scheme)
+    return None if urllib.request.proxy_bypass(f"{host}:{parsed.port}") else proxies.get(parsed.scheme)
+
+
+def _is_in_networks(host: str, networks: str) -> bool:
+    """Return whether a host is an address in one of these networks; what is no network counts for nothing."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        for network in networks.split(","):
+            with contextlib.suppress(ValueError):
+                if address in ipaddress.ip_network(network.strip(), strict=False):
+                    return True
+    return False
 
 
 def with_tls(
