@@ -305,6 +305,26 @@ async def test_compare_counts_a_pod_that_was_gone_before_it_was_listed(tmp_path:
             assert answer.status == 400
 
 
+async def test_a_pod_that_both_controllers_evict_is_listed_once(tmp_path: Path) -> None:
+    """The built-in controller's events name neither UID nor taint; alone, such an event says that it names none."""
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as leader:
+        await until(leader.application.gate.may_act)
+        server.taint("n1", KEY)
+        add_pod(server, "both", "n1")
+        await until(lambda: server.get("pods", "both") is None)
+        for name in ("both", "unseen"):
+            about = {"kind": "Pod", "namespace": "default", "name": name}
+            said = {"reason": "TaintManagerEviction", "message": f"Marking for deletion Pod default/{name}"}
+            event = {"metadata": {"name": f"{name}.1"}, "involvedObject": about, **said, "type": "Normal"}
+            server.create("events", {**event, "lastTimestamp": server.clock.timestamp()})
+        told = {each["name"]: each["outcome"] for each in await listed(*flags)}
+        assert told == {"both": "evicted", "unseen": "marked"}
+        assert len(await listed(*flags)) == 2
+        unseen = await invoked("explain", "default/unseen", *flags)
+        assert unseen.out.startswith("default/unseen was marked for deletion by another controller (probably the")
+        assert "because   not known: the built-in controller's events name no taint" in unseen.out
+
+
 async def test_where_outcomes_cannot_be_kept_evictions_go_on_and_status_says_so(tmp_path: Path) -> None:
     """The right may be missing, as after an update of the image alone."""
     async with cluster(tmp_path, "n1") as (server, port, flags):

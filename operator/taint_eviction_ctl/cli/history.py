@@ -39,7 +39,7 @@ _WORDS = {
     "gone": "was found gone (this replica did not evict it)",
     "refused": "could not be evicted",
     "blocked": "was kept by a budget",
-    "marked": "was marked for deletion by another controller, as the built-in one writes it",
+    "marked": "was marked for deletion by another controller (probably the built-in one)",
 }
 
 
@@ -324,4 +324,6 @@ def _became(each: Mapping[str, Any]) -> str:
 def _why(each: Mapping[str, Any]) -> str:
     if each["taint"] is not None:
         return f"taint {tolerated(each['taint'], each['toleration'], bool(each['byDefault']), ceiling_in(each))}"
+    if each["outcome"] == "marked":
+        return "not known: the built-in controller's events name no taint"
     return str(each.get("why") or "the taint is not told (--no-event-reasons)")

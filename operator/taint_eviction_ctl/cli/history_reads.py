@@ -26,6 +26,9 @@ from taint_eviction_ctl.cli.history_sources import Source, event_outcomes, kept_
 _LABEL = "app.kubernetes.io/name=taint-eviction-controller"
 # The replica that evicted the pod knows more than one that only saw the deletion.
 _RANKS = ("evicted", "deleted", "gone", "blocked", "refused", "marked")
+_ENDS = frozenset({"evicted", "deleted", "gone"})
+# The built-in controller posts its event right before the deletion, dated in whole seconds.
+_ECHO_SECONDS = 2.0
 
 
 @dataclass
@@ -77,9 +80,11 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
     if not found.answered and not by_uid and not any(each.lasting and not each.problem for each in found.sources):
         why = [*found.unanswered, *(f"{source.name}: {source.problem}" for source in found.sources if source.problem)]
         raise Unanswered("; ".join(why) or f"no pod has the label {_LABEL}: --server asks a replica")
-    ordered = sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True)[: int(query["limit"])]
+    told = _without_echoes(sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True))
     # A replica that answers needs nobody who has kept what it tells.
-    found.outcomes = [{**each, "keptBy": None} if each["toldBy"] in found.answered else each for each in ordered]
+    found.outcomes = [
+        {**each, "keptBy": None} if each["toldBy"] in found.answered else each for each in told[: int(query["limit"])]
+    ]
     return found
 
 
@@ -120,6 +125,24 @@ def _add(by_uid: dict[str, Document], outcome: Document, query: Mapping[str, str
     known = by_uid.get(key)
     if known is None or _worth(outcome) < _worth(known):
         by_uid[key] = outcome
+
+
+def _without_echoes(outcomes: list[Document]) -> list[Document]:
+    """Leave out what the built-in controller's events say of pods whose outcome at about that time is known.
+
+    They name no UID, so the name and the time have to do: of two pods of a name, the second one is marked later.
+    """
+    known: dict[tuple[str, str], list[float]] = {}
+    for each in outcomes:
+        if each["outcome"] in _ENDS:
+            known.setdefault((each["namespace"], each["name"]), []).append(parse_rfc3339(each["time"]) or 0.0)
+
+    def is_echo(each: Document) -> bool:
+        at = parse_rfc3339(each["time"]) or 0.0
+        ends = known.get((each["namespace"], each["name"]), ())
+        return each["outcome"] == "marked" and any(abs(end - at) <= _ECHO_SECONDS for end in ends)
+
+    return [each for each in outcomes if not is_echo(each)]
 
 
 def _worth(outcome: Document) -> tuple[int, bool]:

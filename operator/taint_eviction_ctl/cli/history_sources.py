@@ -151,6 +151,6 @@ def _row(event: JsonObject) -> JsonObject | None:
         "answer": None,
         "budget": None,
         "keptBy": None,
-        "toldBy": one_line(f"an event of {told_by or 'another controller, as the built-in one writes it'}"),
+        "toldBy": one_line(f"an event of {told_by or 'another controller (probably the built-in one)'}"),
         "dryRun": dry_run,
     }
