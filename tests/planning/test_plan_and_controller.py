@@ -229,3 +229,23 @@ async def test_present_pauses_are_mentioned(server: ApiServer, config: str) -> N
     server.answerer.authorize = lambda request: request.resource_name != "configmaps"
     unknown = "whether evictions are paused is not known: ConfigMap kube-system/taint-eviction-controller"
     assert any(note.startswith(unknown) for note in (await plan("--kubeconfig", config))["notes"])
+
+
+async def test_an_open_breaker_is_said_to_let_pods_of_nodes_out_of_service_pass(server: ApiServer, config: str) -> None:
+    """Until too many nodes are out of service: then it stops these, too."""
+    key = "node.kubernetes.io/out-of-service"
+    down = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    server.patch("nodes", "n1", down)
+    open_since = {"open": True, "since": "2026-03-01T12:00:00Z", "cause": "5 of 9 nodes"}
+    where = ("--state-namespace", "default", "--state-name", "here")
+    for more, whose in (
+        ({}, "evictions, except from nodes that are out of service,"),
+        ({"outOfService": True}, "all evictions"),
+    ):
+        data = {"breaker": json.dumps({**open_since, **more})}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "here", "namespace": "default"}}
+        if more:
+            server.delete("configmaps", "here")
+        server.create("configmaps", {**body, "data": data})
+        document = await plan("--kubeconfig", config, "--taint", f"n1={key}:NoExecute", *where)
+        assert any(note.startswith(f"{whose} are stopped: the circuit breaker is open") for note in document["notes"])

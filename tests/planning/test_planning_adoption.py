@@ -66,7 +66,7 @@ def test_after_hand_back_was_ordered_nothing_is_taken_over() -> None:
     add_adoption(plan, 10.0, stopped=True)
     assert adopted(plan) == {"web": False}
     assert plan.notes == [
-        "the built-in controller evicts 1 of 1 pods, past breaker, budgets, limits and pauses: hand-back was ordered"
+        "the built-in controller evicts 1 of 1 pod, past breaker, budgets, limits and pauses: hand-back was ordered"
     ]
 
 

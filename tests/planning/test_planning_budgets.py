@@ -5,6 +5,7 @@ from tests.planning.shop import JsonObject, budget, inventory_of, node, planned,
 
 from taint_eviction.core.label_selectors import chooses, parse_selector
 from taint_eviction.core.policy import EvictionMode
+from taint_eviction_ctl.cli.plan_views import print_plan
 from taint_eviction_ctl.planning.disruption_budgets import scaled
 from taint_eviction_ctl.planning.plan import Plan
 
@@ -118,3 +119,17 @@ def test_a_text_that_is_no_selector_is_refused(text: str) -> None:
 def test_percentages_round_up() -> None:
     """30 % of 4 is 2."""
     assert scaled("30%", 4) == 2
+
+
+def test_each_budget_has_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    """Deletions violate a budget or not; the eviction API is allowed or blocked."""
+    cart = pod("cart-0", "node-1", labels={"app": "cart"})
+    other = budget("none", {"matchLabels": {"app": "cart"}}, minAvailable=0)
+    objects = (*web(2, leaving=2), budget("all", WEB, minAvailable=2), cart, other)
+    verdicts = []
+    for mode in (EvictionMode.DELETE, EvictionMode.EVICT):
+        print_plan(with_budget(*objects, mode=mode), wide=False)
+        lines = capsys.readouterr().out.splitlines()
+        verdicts += [line.split(maxsplit=4)[4] for line in lines if line.startswith(("  shop/all ", "  shop/none "))]
+    told = [verdict.partition(" at ")[0] for verdict in verdicts]
+    assert told == ["VIOLATED", "not violated", "BLOCKS 2 of them", "allows them"]

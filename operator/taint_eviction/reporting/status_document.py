@@ -267,7 +267,7 @@ def _thresholds(policy: BreakerPolicy) -> list[str]:
     if policy.zone is not None:
         found.append(f"more than {policy.zone} of the nodes of a zone lost like that{_min_nodes(policy.zone)}")
     if policy.max_due is not None:
-        found.append(f"more than {policy.max_due} pods due at once")
+        found.append(f"more than {policy.max_due} pod{'' if policy.max_due == 1 else 's'} due at once")
     return found
 
 

@@ -47,6 +47,10 @@ def _red(text: str) -> str:
     return click.style(text, fg="red")
 
 
+def _verdict(text: str) -> str:
+    return _red(text) if text.startswith(("VIOLATED", "BLOCKS")) else text
+
+
 def _yellow(text: str) -> str:
     return click.style(text, fg="yellow")
 
@@ -166,7 +170,7 @@ def _print_budgets(plan: Plan, wide: bool) -> None:
     shown = found if wide else found[:_MAX_ROWS]
     title = "PodDisruptionBudgets, if no pod is replaced meanwhile"
     header = ("BUDGET", "HEALTHY", "NEEDS", "LEAVE", "VERDICT")
-    _table(title, header, [_budget_row(each, plan) for each in shown], {4: _red})
+    _table(title, header, [_budget_row(each, plan) for each in shown], {4: _verdict})
     _more(len(shown), len(found), "budgets")
 
 
@@ -177,8 +181,8 @@ def _budget_row(each: PlannedBudget, plan: Plan) -> Row:
         said.append(f"VIOLATED at {at}, down to {each.violation.lowest} healthy")
     if each.blocked:
         said.append(f"BLOCKS {len(each.blocked)} of them")
-    if not said and each.asking:
-        said.append("allows them")
+    if not said:
+        said.append("allows them" if each.asking else "not violated")
     numbers = str(each.before.healthy), str(each.before.desired), str(each.leaving)
     return str(each.budget), *numbers, "; ".join(said)
 

@@ -28,11 +28,15 @@ class Progress:
         self._next_at = now + _BETWEEN_SECONDS
         self._reported = True
         in_place = sys.stderr.isatty()
-        text = f"read {count:,} objects, {now - self._began_at:.0f} s …"
+        text = f"read {_objects(count)}, {now - self._began_at:.0f} s …"
         click.echo(f"\r{text}" if in_place else text, err=True, nl=not in_place)
 
     def done(self, count: int) -> None:
         """Report the end, if there was any report before."""
         if self._reported:
-            text = f"read {count:,} objects in {self._clock() - self._began_at:.1f} s"
+            text = f"read {_objects(count)} in {self._clock() - self._began_at:.1f} s"
             click.echo(f"\r{text}" if sys.stderr.isatty() else text, err=True)
+
+
+def _objects(count: int) -> str:
+    return "1 object" if count == 1 else f"{count:,} objects"

@@ -35,7 +35,7 @@ def picture_of_plan(plan: Plan) -> Picture:
     shown.sort(key=lambda pod: (pod.leaves_at is None, pod.leaves_at or 0.0, pod.ref.key))
     if len(shown) > _MAX_ROWS:
         without = len(shown) - _MAX_ROWS
-        picture.notes.append(f"{without} pods of {len(shown)} are not shown: those that leave last, or stay")
+        picture.notes.append(f"not shown are {without} of {len(shown)} pods: those that leave last, or stay")
     picture.rows = [_row(pod, plan) for pod in shown[:_MAX_ROWS]]
     picture.steps = [Mark(at, Kind.STEP, text) for text in plan.described]
     return picture

@@ -8,6 +8,7 @@ from taint_eviction.core.adoption import may_be_marked
 from taint_eviction.core.decision import counted_seconds
 from taint_eviction_ctl.planning.plan import Plan
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
+from taint_eviction_ctl.planning.wording import many
 
 
 def add_adoption(plan: Plan, adopt_from_seconds: float, stopped: bool = False) -> None:
@@ -24,8 +25,8 @@ def add_adoption(plan: Plan, adopt_from_seconds: float, stopped: bool = False) -
     if builtin:
         why = "hand-back was ordered" if stopped else _why_not(adopt_from_seconds)
         plan.notes.append(
-            f"the built-in controller evicts {builtin} of {len(leaving)} pods, past breaker, budgets, limits and"
-            f" pauses: {why}"
+            f"the built-in controller evicts {builtin} of {many(len(leaving), 'pod')}, past breaker, budgets, limits"
+            f" and pauses: {why}"
         )
     elif leaving:
         plan.notes.append("all countdowns are taken over: breaker, budgets, limits and pauses hold the pods")

@@ -37,7 +37,7 @@ class PlanGate:
     def _too_many(self, leaving: int, total: int) -> str | None:
         if self.percent:
             broken = leaving * 100 > self.max * total
-            return f"{leaving} of {total} pods would be evicted, more than {self.max} %" if broken else None
+            return f"{leaving} of {many(total, 'pod')} would be evicted, more than {self.max} %" if broken else None
         return f"{many(leaving, 'pod')} would be evicted, more than {self.max}" if leaving > self.max else None
 
 

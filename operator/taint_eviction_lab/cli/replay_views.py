@@ -7,6 +7,7 @@ from typing import TextIO
 import click
 
 from taint_eviction.cli.visible import visible
+from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.cli.comparison_views import comparison_lines
 from taint_eviction_lab.simulation.against import AgainstModel
 from taint_eviction_lab.simulation.expectations import PodTimeline, Verdict, happens, seconds_of
@@ -99,7 +100,7 @@ def _print_pods(result: ReplayResult, alone: bool) -> None:
     others = [verdict for verdict in result.verdicts if verdict.pod not in names]
     _print_verdicts(result, [verdict for verdict in (others if alone else ()) if verdict.met])
     _print_verdicts(result, result.broken)
-    click.echo(f"{len(result.histories)} pods: --timeline shows what happened second by second")
+    click.echo(f"{many(len(result.histories), 'pod')}: --timeline shows what happened second by second")
 
 
 def _became(history: PodTimeline) -> str:

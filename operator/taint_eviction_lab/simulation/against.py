@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from taint_eviction.core.built_in import SAME_SECONDS
+from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.built_in.version import BuiltIn, BuiltInVersion
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.scenario import Scenario
@@ -116,4 +117,4 @@ def _said(result: ReplayResult, pod: str, uid: str) -> str:
     words = [entry.why for entry in result.timeline if entry.subject == pod and entry.what is What.GAVE_UP]
     again = sum(entry.what is What.DELETED_AGAIN and entry.uid == uid for entry in result.timeline)
     last = [f"gave up {words[-1]}"] if words else []
-    return ", ".join(last + [f"deleted again {again} times"] * bool(again))
+    return ", ".join(last + [f"deleted again {many(again, 'time')}"] * bool(again))

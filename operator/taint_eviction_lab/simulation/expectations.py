@@ -15,6 +15,7 @@ from typing import Annotated, Self, TypeVar, cast, dataclass_transform
 
 from taint_eviction.core.objects import MARK_SECONDS
 from taint_eviction.files.marked_yaml import Marked, described
+from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.keywords import Key, read_mapping
 from taint_eviction_lab.simulation.object_file import ObjectReading, named
@@ -523,7 +524,7 @@ class HowMany:
         met = (self.least is None or evicted >= self.least) and (self.most is None or evicted <= self.most)
         spans = ["" if self.since == -math.inf else f" from {self.since:g} on"]
         spans += ["" if self.until == math.inf else f" before {self.until:g}"]
-        return f"{' and '.join(bounds)} pods evicted{''.join(spans)}", f"{evicted} pods evicted", met
+        return f"{' and '.join(bounds)} pods evicted{''.join(spans)}", f"{many(evicted, 'pod')} evicted", met
 
 
 @dataclass(frozen=True, slots=True)
