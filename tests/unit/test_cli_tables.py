@@ -51,3 +51,23 @@ def test_facts_go_on_beside_their_labels(monkeypatch: pytest.MonkeyPatch) -> Non
         "shop/db-1 leaves node worker-7-of-the-first-pool in 4 m 12",
         "  s, at 2030-01-01 00:05:00 UTC",
     ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_row_goes_on_in_its_last_column(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal no line is too long, and no name is cut; in a pipe a row is one line."""
+    row = (
+        "at once",
+        "2030-01-01 00:00:00 UTC",
+        "shop/web-6b8f7d9c5d-x2x4z",
+        "worker-3",
+        "not tolerated: " + "why " * 30,
+    )
+    header = ("", "AT", "POD", "NODE", "BECAUSE")
+    assert len(table_lines(header, [row])) == 2
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("sys.stdout", _Terminal())
+    lines = [click.unstyle(line) for line in table_lines(header, [row])]
+    assert max(map(len, lines)) <= width
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join((*header, *row)).split())
+    assert [click.unstyle(line) for line in table_lines(("A", "B"), [("a", "b")])] == ["  A  B", "  a  b"]

@@ -9,7 +9,7 @@ import click
 
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began
-from taint_eviction_ctl.cli.tables import Row, table_lines
+from taint_eviction_ctl.cli.tables import Row, table_lines, wrapped
 from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, PlannedNode
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
 from taint_eviction_ctl.planning.wording import and_list, held_by, in_order, leaves, moment, notes, paused, summary, why
@@ -22,9 +22,9 @@ _SOON_SECONDS = 1.0
 
 def print_plan(plan: Plan, wide: bool) -> None:
     """Print a plan to stdout."""
-    click.echo(click.style(visible(summary(plan)), bold=True))
+    click.echo("\n".join(click.style(line, bold=True) for line in wrapped(visible(summary(plan)), "", "  ")))
     if plan.described:
-        click.echo(visible(f"if: {'; '.join(plan.described)}"))
+        _sentence("if: ", "; ".join(plan.described))
     _print_pods(plan, wide)
     _print_nodes(plan, wide)
     _print_owners(plan, wide)
@@ -34,7 +34,11 @@ def print_plan(plan: Plan, wide: bool) -> None:
     if said:
         click.echo()
     for note in said:
-        click.echo(visible(f"note: {note}"))
+        _sentence("note: ", note)
+
+
+def _sentence(head: str, text: str) -> None:
+    click.echo("\n".join(wrapped(visible(text), head, "  ")))
 
 
 def _table(title: str, header: Row, rows: Iterable[Row], styles: dict[int, Callable[[str], str]] | None = None) -> None:

@@ -229,7 +229,11 @@ def group_lines(document: Mapping[str, Any], max_groups: int, width: int | None)
         for node, taint, numbers, at in rows[:max_groups]
     ]
     left = len(rows) - len(shown) + document.get("moreGroups", 0) + lately["moreGroups"]
-    return ["", *table_lines(_GROUP_HEADER, shown), *([f"  … and {many(left, 'more node')}"] if left else [])]
+    return [
+        "",
+        *table_lines(_GROUP_HEADER, shown, folds=False),
+        *([f"  … and {many(left, 'more node')}"] if left else []),
+    ]
 
 
 def _short(name: str, width: int | None, part: int) -> str:
@@ -263,7 +267,7 @@ def pod_lines(document: Mapping[str, Any], max_pods: int | None, width: int | No
         for line in _folded(f"  [{number}] {many(reasons[why], 'pod')}: {why}", width)
     ]
     rows = [_row(pod, numbers, width) for pod in shown]
-    lines = ["", *causes, *table_lines(_HEADER, rows, {1: _state})]
+    lines = ["", *causes, *table_lines(_HEADER, rows, {1: _state}, folds=False)]
     left = document["pendingTotal"] - len(shown)
     return [*lines, f"  … and {many(left, 'more pod')}"] if left else lines
 

@@ -13,6 +13,8 @@ from taint_eviction.cli.visible import visible
 Row = Sequence[str]
 _LEAST_WIDTH = 40
 _LABEL_WIDTH = 9
+# A row that is too long goes on with this indent; its last column is not narrower than that.
+_FOLD, _LEAST_LAST = " " * 6, 24
 
 bold = partial(click.style, bold=True)
 good = partial(click.style, fg="green")
@@ -21,11 +23,12 @@ doubtful = partial(click.style, fg="yellow")
 
 
 def table_lines(
-    header: Row, rows: Sequence[Row], styles: Mapping[int, Callable[[str], str]] | None = None
+    header: Row, rows: Sequence[Row], styles: Mapping[int, Callable[[str], str]] | None = None, *, folds: bool = True
 ) -> list[str]:
     """Return the lines of a table with a dimmed header, unless the command has --no-headers.
 
-    ``styles``: by column, the colour of its padded cells.
+    ``styles``: by column, the colour of its padded cells. ``folds``: a row that is too long for a terminal goes on in
+    its last column, or, where that has no room, in further lines.
     """
     headers = [] if _without_headers() else [header]
     if not headers and not rows:
@@ -37,12 +40,32 @@ def table_lines(
     lines = []
     for number, row in enumerate(shown, 1 - len(headers)):
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        cells = [
-            (styles or {}).get(column, str)(cell) if number else click.style(cell, dim=True)
-            for column, cell in enumerate(padded)
-        ]
-        lines.append(f"  {'  '.join(cells)}".rstrip())
+        for parts in _folded(padded) if folds and sys.stdout.isatty() else [("  ", dict(enumerate(padded)))]:
+            indent, cells = parts
+            styled = [
+                (styles or {}).get(column, str)(cell) if number else click.style(cell, dim=True)
+                for column, cell in cells.items()
+            ]
+            lines.append(f"{indent}{'  '.join(styled)}".rstrip())
     return lines
+
+
+def _folded(cells: Sequence[str]) -> list[tuple[str, dict[int, str]]]:
+    """Return the lines of a row, each with its indent and the cells or parts of the last cell in it, by column."""
+    width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
+    last, lines, used = len(cells) - 1, [("  ", dict[int, str]())], 2
+    for column, cell in enumerate(cells[:-1]):
+        if lines[-1][1] and used + len(cell) > width:
+            lines.append((_FOLD, {}))
+            used = len(_FOLD)
+        lines[-1][1][column] = cell
+        used += len(cell) + 2
+    if width - used < min(_LEAST_LAST, len(cells[last])):
+        lines.append((_FOLD, {}))
+        used = len(_FOLD)
+    first, *more = textwrap.wrap(cells[last], width - used, break_long_words=False, break_on_hyphens=False) or [""]
+    lines[-1][1][last] = first
+    return [*lines, *((" " * used, {last: part}) for part in more)]
 
 
 def wrapped(text: str, head: str, indent: str) -> list[str]:

@@ -18,7 +18,10 @@ def comparison_lines(comparison: AgainstModel, whole: bool) -> list[str]:
     lines = [f"  against a model of the built-in controller {comparison.version}: {summary or 'no pods'}"]
     if shown:
         rows = [(_name(pod), _when(pod.evicted_at), _when(pod.built_in_at), _words(pod)) for pod in shown]
-        lines += [f"  {line}" for line in table_lines(("POD", "THIS CONTROLLER", "BUILT-IN", "BUILT-IN ONE"), rows)]
+        lines += [
+            f"  {line}"
+            for line in table_lines(("POD", "THIS CONTROLLER", "BUILT-IN", "BUILT-IN ONE"), rows, folds=False)
+        ]
     if len(pods) > len(shown):
         lines.append(f"    and {len(pods) - len(shown)} more pods")
     lines += [f"    left out there at {entry.at:g}: {entry.subject}: {entry.why}" for entry in comparison.left_out]
