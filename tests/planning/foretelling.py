@@ -20,7 +20,7 @@ from fake_apiserver.records import Selection
 from fake_apiserver.resources import RESOURCES
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.policy import tier_in
+from taint_eviction.core.policy import EvictionPolicy, tier_in
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.runtime.ports import CallFailed
@@ -43,6 +43,7 @@ from taint_eviction_lab.wiring import production_parsing
 EARLY_SECONDS, LATE_SECONDS = 1.1, 1.6
 # The eviction API is asked again every 30 s at most while a virtual machine moves away, and up to 45 s apart.
 _MOVING_SECONDS = 45.0
+_TRIES = (What.EVICTED, What.BLOCKED, What.CALL_FAILED)
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,13 @@ def foretell(seed: int) -> Foretold:
     """Plan and play the cluster of a seed, and compare pod by pod."""
     document = random_cluster(seed)
     scenario = read_scenario(as_text(document), str(document["name"]))
-    limited = "evictionsPerSecond" in str(document)
     with silenced():
-        plan, seen = run_virtually(_PlanAndReplay(scenario).run(), 0.0)
-        differences = tuple(_differences(plan, seen, limited))
-        if differences and plan.ordered:
+        plan, seen, turns = run_virtually(_PlanAndReplay(scenario).run(), 0.0)
+        differences = tuple(_differences(plan, seen, scenario.settings.policy))
+        if differences:
             # Whose turn comes first decides for how long others wait: plan again, with the turns that were taken.
-            plan, seen = run_virtually(_PlanAndReplay(scenario, turns=seen).run(), 0.0)
-            differences = tuple(_differences(plan, seen, limited))
+            plan, seen, _ = run_virtually(_PlanAndReplay(scenario, turns).run(), 0.0)
+            differences = tuple(_differences(plan, seen, scenario.settings.policy))
     return Foretold(seed, differences, len(seen), len(plan.pods) - len(seen))
 
 
@@ -87,8 +87,8 @@ class _PlanAndReplay:
             default_toleration_seconds=scenario.default_toleration_seconds,
         )
 
-    async def run(self) -> tuple[Plan, dict[str, float]]:
-        """Return the plan, and when each pod that left did so, by its name."""
+    async def run(self) -> tuple[Plan, dict[str, float], dict[str, float]]:
+        """Return the plan, and by their names when each pod that left did so, and when each was first tried."""
         stage, scenario = self._stage, self._scenario
         stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
         stage.start_controllers()
@@ -104,11 +104,13 @@ class _PlanAndReplay:
         await sleep_until(scenario.until or PLANNED_AT)
         stage.busy()
         await stage.kill_controllers()
-        seen = dict[str, float]()
+        seen, tried = dict[str, float](), dict[str, float]()
         for entry in self._timeline:
+            if entry.what in _TRIES and entry.at >= PLANNED_AT:
+                tried.setdefault(entry.subject, entry.at)
             if entry.what is What.EVICTED and entry.at >= PLANNED_AT:
                 seen.setdefault(entry.subject, entry.at)
-        return plan, seen
+        return plan, seen, tried
 
     async def _plan(self) -> Plan:
         """Plan for the taints that come now, as the command does with a cluster."""
@@ -148,20 +150,18 @@ class _Webhook:
         return ApiAnswer(Outcome.REFUSED, 429, None, failure)
 
 
-def _differences(plan: Plan, seen: dict[str, float], limited: bool) -> Iterator[str]:
+def _differences(plan: Plan, seen: Mapping[str, float], policy: EvictionPolicy) -> Iterator[str]:
     """Yield what is different.
 
     Of pods that are due together, limits and budgets let any go first, and a plan says so: for these, numbers and times
-    have to be right, not names. ``limited``: there are limits.
+    have to be right, not names.
     """
-    foretold, seen = {str(pod.ref.key): pod.goes_at for pod in plan.pods}, dict(seen)
-    # In an order, machines of one tier begin to move away when those of the tier before have gone.
-    moving = {tier_in(pod.facts.pod, pod.handling) for pod in plan.pods if pod.moves_away and pod.handling is not None}
-    late_seconds = LATE_SECONDS + _MOVING_SECONDS * (len(moving) if plan.ordered else bool(moving))
+    foretold = {str(pod.ref.key): pod.goes_at for pod in plan.pods}
+    late_seconds = _late_seconds(plan, policy)
     groups: dict[str, list[str]] = {}
     for pod in plan.pods:
         name = str(pod.ref.key)
-        groups.setdefault("all" if limited else str(pod.budgets[0]) if pod.budgets else name, []).append(name)
+        groups.setdefault("all" if plan.limited else str(pod.budgets[0]) if pod.budgets else name, []).append(name)
     for group, names in groups.items():
         expected = sorted(max(PLANNED_AT, at) for name in names if (at := foretold[name]) is not None)
         found = sorted(seen[name] for name in names if name in seen)
@@ -170,6 +170,18 @@ def _differences(plan: Plan, seen: dict[str, float], limited: bool) -> Iterator[
         )
         if not same:
             yield f"{group}: at {_listed(found)}; the plan: at {_listed(expected)}"
+
+
+def _late_seconds(plan: Plan, policy: EvictionPolicy) -> float:
+    """Return by how much pods may leave later than planned, for reasons that a plan names as unknown to it."""
+    # In an order, machines of one tier begin to move away when those of the tier before have gone.
+    moving = {tier_in(pod.facts.pod, pod.handling) for pod in plan.pods if pod.moves_away and pod.handling is not None}
+    late_seconds = LATE_SECONDS + _MOVING_SECONDS * (len(moving) if plan.ordered else bool(moving))
+    if any(pod.deletes_at is not None for pod in plan.pods):
+        # The patience with a budget stands still while a limit is used up, by the pods that it has let go.
+        limits = (policy.total, policy.per_node, policy.per_namespace, *(rule.limit for rule in policy.rules))
+        late_seconds += len(plan.leaving) * sum(1 / limit.per_second for limit in limits if limit.per_second)
+    return late_seconds
 
 
 def _listed(instants: list[float]) -> str:
