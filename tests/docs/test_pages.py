@@ -48,6 +48,12 @@ def test_commands_stand_without_comments(page: Path) -> None:
     assert [line for block in blocks for line in block.splitlines() if re.search(r"\S\s+# ", line)] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_outputs_have_full_dates(page: Path) -> None:
+    """Commands print no time without its day, so no page shows one."""
+    assert re.findall(r"(?<![T\d-])\d\d:\d\d:\d\d(?:\.\d+)?Z", page.read_text(encoding="utf-8")) == []
+
+
 def test_each_answer_to_an_approver_has_its_proof() -> None:
     """The last cell of each row is a link, or a dash where there is nothing to prove."""
     page = (ROOT / "docs/approve.md").read_text(encoding="utf-8")
