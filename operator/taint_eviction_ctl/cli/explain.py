@@ -118,7 +118,7 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any], ui
         return
     lines = _lines(document, past, failover, flags)
     if not known:
-        lines += [f"  {line}" for line in put(source_lines, {"sources": source_documents(found)})]
+        lines += put(partial(source_lines, indent="  "), {"sources": source_documents(found)})
     click.echo("\n".join([*lines, *put(failover_lines, failover)]))
     _end(document, past, failover)
 

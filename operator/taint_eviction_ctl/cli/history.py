@@ -25,7 +25,7 @@ from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.history_sources import reading_cluster
 from taint_eviction_ctl.cli.near_pods import own_namespace
 from taint_eviction_ctl.cli.pictures import html_option, write_page
-from taint_eviction_ctl.cli.tables import about_lines, fact_lines, table_lines
+from taint_eviction_ctl.cli.tables import about_lines, fact_lines, table_lines, wrapped
 from taint_eviction_ctl.cli.values import DAY_SECONDS, PastTime, TimeOfDay, one_object
 from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
 from taint_eviction_ctl.picture.scene import Picture
@@ -172,13 +172,13 @@ def said_back(query: Mapping[str, str | int]) -> Document:
 def source_documents(found: Remembered) -> list[Document]:
     """Return who knows outcomes, from when on, and who does not, and why."""
     return [
-        {"name": each.name, "since": each.since, "restored": each.restored, "problem": each.problem or None}
+        {"name": each.name, "since": each.since, "restoredFrom": each.restored_from, "problem": each.problem or None}
         for each in found.sources
     ]
 
 
-def source_lines(document: Document) -> list[str]:
-    """Return one line on each source of outcomes: from when on it knows them, or why it was not read."""
+def source_lines(document: Document, indent: str = "") -> list[str]:
+    """Return a sentence on each source of outcomes: from when on it knows them, or why it was not read."""
     lines = []
     for each in document.get("sources", ()):
         since = "" if each["since"] is None else f"since {utc(each['since'])}"
@@ -187,9 +187,9 @@ def source_lines(document: Document) -> list[str]:
             known = f"{oldest} (the API server keeps them for an hour, unless it is told otherwise)"
         else:
             known = f"remembers {since}" if since else "remembers"
-            # It has kept on what it did not see itself.
-            known += ", also what leaders before it have kept" if each.get("restored") else ""
-        lines.append(f"{_in_words(each['name'])}: " + (each["problem"] or known))
+            # It may have restored what it did not see itself.
+            known += f", with what {each['restoredFrom']} has" if each.get("restoredFrom") else ""
+        lines += wrapped(f"{_in_words(each['name'])}: " + (each["problem"] or known), indent, f"{indent}  ")
     return [click.style(line, dim=True) for line in lines]
 
 

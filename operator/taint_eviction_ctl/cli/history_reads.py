@@ -70,8 +70,8 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
                 continue
             found.answered.append(identity)
             # A controller of another version may not say it.
-            has_more = head.get("restoredFrom") is not None
-            found.sources.append(Source(identity, since=head.get("rememberedSince"), restored=has_more))
+            since, restored_from = head.get("rememberedSince"), head.get("restoredFrom")
+            found.sources.append(Source(identity, since=since, restored_from=restored_from))
             restored = restored or (head.get("leading") is True and head.get("restoredFrom") is not None)
             for each in outcomes:
                 _add(by_uid, {"keptBy": identity, "toldBy": identity, **each, "dryRun": dry_run}, query)

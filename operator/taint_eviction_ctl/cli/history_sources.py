@@ -35,8 +35,8 @@ _AHEAD_SECONDS = 60.0
 @dataclass
 class Source:
     """The outcomes of a source. ``since``: from when on it has them, None: not known. ``problem``: why it has none, or
-    not all. ``lasting`` False: it forgets them within hours. ``restored``: it is a replica that also has what leaders
-    before it have kept.
+    not all. ``lasting`` False: it forgets them within hours. ``restored_from``: the ConfigMap from which a replica
+    has restored what leaders before it have kept.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Source:
     since: str | None = None
     problem: str = ""
     lasting: bool = True
-    restored: bool = False
+    restored_from: str | None = None
 
 
 @contextlib.asynccontextmanager

@@ -38,7 +38,8 @@ def status_lines(
     ``width``: names are shortened so that WHY begins within this many columns, None: never.
     """
     doubts = ["", doubtful(visible(more))] if more else []
-    groups, pods = group_lines(document, max_groups, width), pod_lines(document, max_pods, width)
+    groups = group_lines(document, max_groups, width, folds=True)
+    pods = pod_lines(document, max_pods, width, folds=True)
     return [*head_lines(document, width), *groups, *doubts, *pods]
 
 
@@ -203,8 +204,8 @@ def _pause(pause: Mapping[str, Any], of: str) -> str:
 # Nodes and taints
 
 
-def group_lines(document: Mapping[str, Any], max_groups: int, width: int | None) -> list[str]:
-    """Return the number of pods by node and taint: pending ones, and those evicted recently."""
+def group_lines(document: Mapping[str, Any], max_groups: int, width: int | None, *, folds: bool = False) -> list[str]:
+    """Return the number of pods by node and taint: pending ones, and those evicted recently. ``folds``: see tables."""
     # A controller of another version may not count them.
     lately = document.get("evictedLately") or {"groups": [], "moreGroups": 0}
     gone = {(each["node"], each["taint"]): each["pods"] for each in lately["groups"]}
@@ -231,7 +232,7 @@ def group_lines(document: Mapping[str, Any], max_groups: int, width: int | None)
     left = len(rows) - len(shown) + document.get("moreGroups", 0) + lately["moreGroups"]
     return [
         "",
-        *table_lines(_GROUP_HEADER, shown, folds=False),
+        *table_lines(_GROUP_HEADER, shown, folds=folds),
         *([f"  … and {many(left, 'more node')}"] if left else []),
     ]
 
@@ -253,8 +254,10 @@ def _short(name: str, width: int | None, part: int) -> str:
 # Pods
 
 
-def pod_lines(document: Mapping[str, Any], max_pods: int | None, width: int | None) -> list[str]:
-    """Return the pods that are to be evicted, at most ``max_pods``; None: all."""
+def pod_lines(
+    document: Mapping[str, Any], max_pods: int | None, width: int | None, *, folds: bool = False
+) -> list[str]:
+    """Return the pods that are to be evicted, at most ``max_pods``; None: all. ``folds``: see tables."""
     shown = document["pending"][:max_pods]
     if not shown and not document["pendingTotal"]:
         return []
@@ -267,7 +270,7 @@ def pod_lines(document: Mapping[str, Any], max_pods: int | None, width: int | No
         for line in _folded(f"  [{number}] {many(reasons[why], 'pod')}: {why}", width)
     ]
     rows = [_row(pod, numbers, width) for pod in shown]
-    lines = ["", *causes, *table_lines(_HEADER, rows, {1: _state}, folds=False)]
+    lines = ["", *causes, *table_lines(_HEADER, rows, {1: _state}, folds=folds)]
     left = document["pendingTotal"] - len(shown)
     return [*lines, f"  … and {many(left, 'more pod')}"] if left else lines
 

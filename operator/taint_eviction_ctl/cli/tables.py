@@ -13,8 +13,8 @@ from taint_eviction.cli.visible import visible
 Row = Sequence[str]
 _LEAST_WIDTH = 40
 _LABEL_WIDTH = 9
-# A row that is too long goes on with this indent; its last column is not narrower than that.
-_FOLD, _LEAST_LAST = " " * 6, 24
+# A row that is too long goes on with this indent; its last column is not narrower than that, nor its label.
+_FOLD, _LEAST_LAST, _LEAST_LABEL = " " * 6, 24, 8
 
 bold = partial(click.style, bold=True)
 good = partial(click.style, fg="green")
@@ -40,7 +40,11 @@ def table_lines(
     lines = []
     for number, row in enumerate(shown, 1 - len(headers)):
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        for parts in _folded(padded) if folds and sys.stdout.isatty() else [("  ", dict(enumerate(padded)))]:
+        for parts in (
+            _folded(padded, _LEAST_LAST if number else _LEAST_LABEL)
+            if folds and sys.stdout.isatty()
+            else [("  ", dict(enumerate(padded)))]
+        ):
             indent, cells = parts
             styled = [
                 (styles or {}).get(column, str)(cell) if number else click.style(cell, dim=True)
@@ -50,8 +54,10 @@ def table_lines(
     return lines
 
 
-def _folded(cells: Sequence[str]) -> list[tuple[str, dict[int, str]]]:
-    """Return the lines of a row, each with its indent and the cells or parts of the last cell in it, by column."""
+def _folded(cells: Sequence[str], least: int) -> list[tuple[str, dict[int, str]]]:
+    """Return the lines of a row, each with its indent and the cells or parts of the last cell in it, by column.
+    ``least``: the last column is not narrower than that.
+    """
     width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
     last, lines, used = len(cells) - 1, [("  ", dict[int, str]())], 2
     for column, cell in enumerate(cells[:-1]):
@@ -60,7 +66,7 @@ def _folded(cells: Sequence[str]) -> list[tuple[str, dict[int, str]]]:
             used = len(_FOLD)
         lines[-1][1][column] = cell
         used += len(cell) + 2
-    if width - used < min(_LEAST_LAST, len(cells[last])):
+    if width - used < min(least, len(cells[last])):
         lines.append((_FOLD, {}))
         used = len(_FOLD)
     first, *more = textwrap.wrap(cells[last], width - used, break_long_words=False, break_on_hyphens=False) or [""]

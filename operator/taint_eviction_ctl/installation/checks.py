@@ -408,7 +408,7 @@ class Installation:
         who = user or "this user, since no controller runs there,"
         if None in answers:
             advice = "this needs the right to create subjectaccessreviews; ask an administrator to run it"
-            return [CheckResult("rights", State.UNCHECKED, f"the rights of {who}", advice)]
+            return [CheckResult("rights", State.UNCHECKED, f"the rights of {who.rstrip(',')}", advice)]
         missing = [f"{verb} {what}" for (verb, what), yes in zip(needed, answers, strict=True) if not yes]
         if missing and not replicas:
             advice = "that matters only to who runs the controller as this user"
