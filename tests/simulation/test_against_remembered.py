@@ -107,8 +107,8 @@ GIVES_UP = "after refusals as here it gives up, with its fifth try within a seco
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({}, f"would have evicted it at {AT}, the same time"),
-        ({"tries": 7}, f"would have evicted it at {AT}, the same time: {GIVES_UP}"),
+        ({}, f"would have evicted it at about the same time, at {AT}"),
+        ({"tries": 7}, f"would have evicted it at about the same time, at {AT}: {GIVES_UP}"),
         ({"outcome": "refused"}, f"would have tried it at {AT}: {GIVES_UP}"),
         (
             {"time": "2030-01-01T00:05:10Z", "byDefault": True, "lateSeconds": 0.0},
@@ -131,8 +131,8 @@ GIVES_UP = "after refusals as here it gives up, with its fifth try within a seco
         ),
         (
             {"sinceBy": "start of the outage"},
-            f"would have evicted it at {AT}, the same time: in this outage the taint was taken back and set again, with"
-            " which it begins again, and is later",
+            f"would have evicted it at about the same time, at {AT}: in this outage the taint was taken back and set"
+            " again, with which it begins again, and is later",
         ),
         (
             {"since": None, "builtInAt": None},

@@ -85,12 +85,12 @@ def test_an_eviction_that_is_early_or_late_breaks_its_expectation() -> None:
         ("evicted: 40, cancelled: 12", "cancelled at 12", "never cancelled"),
         ("evicted: 40, marked: []", "never marked", "marked at 40.020"),
         ("evicted: 40, gone: 45", "gone at 45", "gone at 40.030"),
-        ("evicted: 40, deletes: 2", "2 DELETE calls", "1 DELETE calls"),
+        ("evicted: 40, deletes: 2", "2 DELETE calls", "1 DELETE call"),
         ("evicted: 40, lateAtMost: 0.001", "at most 0.001 s late", "0.030 s late"),
         ("evicted: 40, ends: on node-1", "ends: on node-1", "ends: gone"),
         ("evicted: 40, condition: none, ends: terminating", "ends: terminating", "ends: gone"),
         ("evicted: 40, events: []", "events: none", "events: Normal TaintManagerEviction: Marking for deletion"),
-        ("pods: 0", "at least 0 and at most 0 pods evicted", "1 pods evicted"),
+        ("pods: 0", "at least 0 and at most 0 pods evicted", "1 pod evicted"),
     ],
 )
 def test_every_kind_of_expectation_can_be_broken(claim: str, expected: str, seen: str) -> None:

@@ -364,7 +364,7 @@ class Deletes(Claim):
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Count them."""
         count = len(_delete_calls(history))
-        return f"{self.count} DELETE calls", f"{count} DELETE calls", count == self.count
+        return many(self.count, "DELETE call"), many(count, "DELETE call"), count == self.count
 
 
 @claim("ends")
