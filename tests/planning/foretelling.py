@@ -74,10 +74,10 @@ def foretell(seed: int) -> Foretold:
 class _PlanAndReplay:
     """Plays one cluster, and plans in it.
 
-    ``turns``: of pods that are due together, the plan lets those go first that come first here, by their instants.
+    ``turns``: of pods that are due together, the plan lets those go first that come first here.
     """
 
-    def __init__(self, scenario: Scenario, turns: Mapping[str, float] | None = None) -> None:
+    def __init__(self, scenario: Scenario, turns: Mapping[str, int] | None = None) -> None:
         self._scenario, self._turns = scenario, turns or {}
         self._timeline = Timeline()
         self._stage = ReplayStage(
@@ -88,8 +88,8 @@ class _PlanAndReplay:
             default_toleration_seconds=scenario.default_toleration_seconds,
         )
 
-    async def run(self) -> tuple[Plan, dict[str, float], dict[str, float]]:
-        """Return the plan, and by their names when each pod that left did so, and when each was first tried."""
+    async def run(self) -> tuple[Plan, dict[str, float], dict[str, int]]:
+        """Return the plan; when each pod that left did so, by its name; and in which order pods were first tried."""
         stage, scenario = self._stage, self._scenario
         stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
         stage.start_controllers()
@@ -105,10 +105,10 @@ class _PlanAndReplay:
         await sleep_until(scenario.until or PLANNED_AT)
         stage.busy()
         await stage.kill_controllers()
-        seen, tried = dict[str, float](), dict[str, float]()
+        seen, tried = dict[str, float](), dict[str, int]()
         for entry in self._timeline:
             if entry.what in _TRIES and entry.at >= PLANNED_AT:
-                tried.setdefault(entry.subject, entry.at)
+                tried.setdefault(entry.subject, len(tried))
             if entry.what is What.EVICTED and entry.at >= PLANNED_AT:
                 seen.setdefault(entry.subject, entry.at)
         return plan, seen, tried
