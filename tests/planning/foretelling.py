@@ -158,7 +158,7 @@ def _differences(plan: Plan, seen: Mapping[str, float], policy: EvictionPolicy) 
     have to be right, not names.
     """
     foretold = {str(pod.ref.key): pod.goes_at for pod in plan.pods}
-    late_seconds = _late_seconds(plan, policy)
+    early_seconds, late_seconds = _unknown_seconds(plan, policy)
     groups: dict[str, list[str]] = {}
     for pod in plan.pods:
         if _is_raced(pod, plan):
@@ -169,7 +169,7 @@ def _differences(plan: Plan, seen: Mapping[str, float], policy: EvictionPolicy) 
         expected = sorted(max(PLANNED_AT, at) for name in names if (at := foretold[name]) is not None)
         found = sorted(seen[name] for name in names if name in seen)
         same = len(expected) == len(found) and all(
-            -EARLY_SECONDS <= at - planned <= late_seconds for at, planned in zip(found, expected, strict=True)
+            -early_seconds <= at - planned <= late_seconds for at, planned in zip(found, expected, strict=True)
         )
         if not same:
             yield f"{group}: at {_listed(found)}; the plan: at {_listed(expected)}"
@@ -193,16 +193,18 @@ def _is_raced(pod: PlannedPod, plan: Plan) -> bool:
     )
 
 
-def _late_seconds(plan: Plan, policy: EvictionPolicy) -> float:
-    """Return by how much pods may leave later than planned, for reasons that a plan names as unknown to it."""
+def _unknown_seconds(plan: Plan, policy: EvictionPolicy) -> tuple[float, float]:
+    """Return by how much pods may leave earlier and later than planned, for reasons that a plan cannot know."""
     # In an order, machines of one tier begin to move away when those of the tier before have gone.
     moving = {tier_in(pod.facts.pod, pod.handling) for pod in plan.pods if pod.moves_away and pod.handling is not None}
-    late_seconds = LATE_SECONDS + _MOVING_SECONDS * (len(moving) if plan.ordered else bool(moving))
+    moving_seconds = _MOVING_SECONDS * (len(moving) if plan.ordered else bool(moving))
+    limited_seconds = 0.0
     if any(pod.deletes_at is not None for pod in plan.pods):
-        # The patience with a budget stands still while a limit is used up, by the pods that it has let go.
+        # The patience with a budget begins with the first try, when a limit lets that pass, and stands still while the
+        # limit is used up: by at most the pods that it lets go.
         limits = (policy.total, policy.per_node, policy.per_namespace, *(rule.limit for rule in policy.rules))
-        late_seconds += len(plan.leaving) * sum(1 / limit.per_second for limit in limits if limit.per_second)
-    return late_seconds
+        limited_seconds = len(plan.leaving) * sum(1 / limit.per_second for limit in limits if limit.per_second)
+    return EARLY_SECONDS + limited_seconds, LATE_SECONDS + moving_seconds + limited_seconds
 
 
 def _listed(instants: list[float]) -> str:
