@@ -231,7 +231,7 @@ def test_adopting_in_a_namespace_of_its_own_the_chart_is_the_overlay_managed() -
 @needs_helm
 @needs_kubectl
 def test_as_a_dry_run_the_chart_is_the_overlay_dry_run() -> None:
-    """All objects are equal, but for the order of flags; so it has no right to change anything."""
+    """All objects are equal, but for the order of flags; so it has no right to change pods."""
     chart, overlay = rendered("--set", "dryRun=true"), by_name(copied("overlays/dry-run"))
     name = "Deployment taint-eviction-controller-dry-run"
     for objects in (chart, overlay):

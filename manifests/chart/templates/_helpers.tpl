@@ -5,7 +5,7 @@
 {{- fail (printf "nameOverride=%s: the name of a dry run, and of nothing else, has -dry-run after taint-eviction-controller" $name) }}
 {{- end }}
 {{- if and .Values.dryRun .Values.adoption.enabled }}
-{{- fail "adoption.enabled has no effect with dryRun=true, which has no right to change anything" }}
+{{- fail "adoption.enabled has no effect with dryRun=true, which has no right to change pods" }}
 {{- end }}
 {{- $name }}
 {{- end }}
