@@ -177,7 +177,7 @@ async def test_explain_names_an_overruled_toleration(cluster: LedCluster) -> Non
         " only the first toleration that matches counts",
     ]
     assert (
-        told[-1]
+        told[-2]
         == "  again     a new pod like it could not be scheduled there: it does not tolerate dedicated:NoSchedule"
     )
 
