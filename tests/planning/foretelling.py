@@ -204,7 +204,25 @@ def _unknown_seconds(plan: Plan, policy: EvictionPolicy) -> tuple[float, float]:
         # limit is used up: by at most the pods that it lets go.
         limits = (policy.total, policy.per_node, policy.per_namespace, *(rule.limit for rule in policy.rules))
         limited_seconds = len(plan.leaving) * sum(1 / limit.per_second for limit in limits if limit.per_second)
-    return EARLY_SECONDS + limited_seconds, LATE_SECONDS + moving_seconds + limited_seconds
+    # It stands still, too, while the pod waits for one of an earlier tier that comes within sight between two tries.
+    waiting_seconds = policy.order_wait_seconds * any(_comes_to_wait(pod, plan, policy) for pod in plan.leaving)
+    return EARLY_SECONDS + limited_seconds, LATE_SECONDS + moving_seconds + limited_seconds + waiting_seconds
+
+
+def _comes_to_wait(pod: PlannedPod, plan: Plan, policy: EvictionPolicy) -> bool:
+    """Return whether a pod that its budget refuses waits, from a later try on, for one that is due after the wait."""
+    if not plan.ordered or pod.deletes_at is None or pod.leaves_at is None or pod.handling is None:
+        return False
+    ends_at, tier = pod.leaves_at + policy.order_wait_seconds, tier_in(pod.facts.pod, pod.handling)
+    until = pod.deletes_at + policy.order_wait_seconds
+    return any(
+        other.facts.pod.node_name == pod.facts.pod.node_name
+        and other.leaves_at is not None
+        and ends_at < other.leaves_at <= until
+        and other.handling is not None
+        and tier_in(other.facts.pod, other.handling) < tier
+        for other in plan.leaving
+    )
 
 
 def _listed(instants: list[float]) -> str:
