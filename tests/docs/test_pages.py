@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.docs.outputs import PAGES, with_outputs
 
+from taint_eviction.core.breaker_policy import BreakerPolicy
+
 ROOT = Path(__file__).parents[2]
 FRONT_PAGE = ROOT / "README.md"
 
@@ -68,3 +70,21 @@ def test_why_answers_ten_objections_with_links() -> None:
     rows = re.findall(r"^\| \*.*\* \| (.*) \|$", page, re.MULTILINE)
     assert len(rows) == 10
     assert all("](" in row for row in rows)
+
+
+def test_the_first_page_leads_into_an_incident() -> None:
+    """Somebody who is on call finds the page of the three usual questions in the first table."""
+    rows = [line for line in (ROOT / "docs/index.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    for question, page in (
+        ("a pod disappeared", "tasks/see.md#why-was-it-evicted-at-312"),
+        ("stuck Terminating", "tasks/terminating.md"),
+        ("many nodes tainted", "runbook.md#let-one-zone-go-first"),
+    ):
+        assert any(question in row and f"({page})" in row for row in rows)
+
+
+def test_the_page_about_deadlines_names_the_wait_of_the_breaker() -> None:
+    """A pod that is due leaves later by it, as a rule."""
+    settle = BreakerPolicy().settle_seconds
+    page = (ROOT / "docs/concepts/deadlines.md").read_text(encoding="utf-8")
+    assert f"waits {settle:g} s after its deadline\n(`--breaker-settle`)" in page
