@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from tests.models.checking import Bounds, Move
 from tests.models.lease_scenarios import REPLICAS, JsonObject, slot_of
-from tests.simulation.exploring.playing import as_text, silenced
+from tests.simulation.exploring.playing import read_document, silenced
 
 from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.runtime.leadership import Elector
@@ -19,7 +19,7 @@ from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
 from taint_eviction_lab.simulation.replay import sleep_until
-from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
@@ -194,7 +194,7 @@ class _ControlStateTrace(Timeline):
 
 def play_control_state(document: JsonObject) -> list[Move]:
     """Play a scenario; return the trace of what the code did about the breaker's state."""
-    scenario, trace = read_scenario(as_text(document), str(document["name"])), _ControlStateTrace()
+    scenario, trace = read_document(document), _ControlStateTrace()
     with silenced(), pytest.MonkeyPatch.context() as patch:
         trace.listen(patch)
         run_virtually(_played(scenario, trace), 0.0)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.models.checking import Bounds, Move
 from tests.models.handing_back import HandingBack
-from tests.simulation.exploring.playing import as_text, silenced
+from tests.simulation.exploring.playing import read_document, silenced
 
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.audit import Phase, Trace
@@ -21,7 +21,7 @@ from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.replica import BUILT_IN
-from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
@@ -385,7 +385,7 @@ class _CountdownTrace(Timeline):
 
 def play_countdowns(document: JsonObject, play: Play) -> list[Move]:
     """Play a scenario; return the trace of what the code did about the countdown of the pod."""
-    scenario = read_scenario(as_text(document), str(document["name"]))
+    scenario = read_document(document)
     with silenced(), pytest.MonkeyPatch.context() as patch:
         if play.at_once:
             patch.setattr("taint_eviction.core.countdowns._SHARE", 1.0)

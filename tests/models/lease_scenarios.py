@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.models.checking import Move
-from tests.simulation.exploring.playing import as_text, silenced
+from tests.simulation.exploring.playing import read_document, silenced
 
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.process import SimulatedProcess
 from taint_eviction_lab.simulation.replay import sleep_until
-from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
@@ -253,7 +253,7 @@ class PlayedLease:
 
 def play_lease(document: JsonObject) -> PlayedLease:
     """Play a scenario until somebody must lead again."""
-    scenario = read_scenario(as_text(document), str(document["name"]))
+    scenario = read_document(document)
     with silenced():
         return run_virtually(_played(scenario), min([0.0, *(step.at for step in scenario.steps)]))
 

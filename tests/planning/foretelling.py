@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import click
 from tests.planning.random_clusters import MACHINE, MOVES_AWAY, PLANNED_AT, random_cluster
-from tests.simulation.exploring.playing import as_text, silenced
+from tests.simulation.exploring.playing import read_document, silenced
 
 from fake_apiserver.records import Selection
 from fake_apiserver.resources import RESOURCES
@@ -33,7 +33,7 @@ from taint_eviction_ctl.planning.planned_pod import PlannedPod
 from taint_eviction_ctl.planning.reading import InventoryReader
 from taint_eviction_ctl.planning.rehearsal import Conditions
 from taint_eviction_lab.simulation.replay import sleep_until
-from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, What
 from taint_eviction_lab.simulation.virtual_clock import server_time
@@ -60,7 +60,7 @@ class Foretold:
 def foretell(seed: int) -> Foretold:
     """Plan and play the cluster of a seed, and compare pod by pod."""
     document = random_cluster(seed)
-    scenario = read_scenario(as_text(document), str(document["name"]))
+    scenario = read_document(document)
     with silenced():
         plan, seen, turns = run_virtually(_PlanAndReplay(scenario).run(), 0.0)
         differences = tuple(_differences(plan, seen, scenario.settings.policy))

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.simulation.explore import COMMAND
 from tests.simulation.exploring.generator import made_up
-from tests.simulation.exploring.playing import Played, as_text, play, play_scenario
+from tests.simulation.exploring.playing import Played, as_text, play, play_scenario, read_document
 from tests.simulation.exploring.shrinking import shrunk
 from tests.simulation.exploring.sieve import (
     RIGHTLY_DIFFERENT,
@@ -21,7 +22,7 @@ from tests.simulation.exploring.sieve import (
 )
 from tests.simulation.known_bugs import KNOWN_BUGS
 
-from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 
 ROOT = Path(__file__).parent.parent.parent
 # At most this many runs shrink a scenario for the message of a failure.
@@ -120,6 +121,8 @@ CAUGHT_BY = {
 }
 # Without a mistake, these seeds break no rule. Long runs play others.
 FIXED_SEEDS = sorted({seed for seed, _ in CAUGHT_BY.values()})
+# So many that no worker is busy with one of them while all others have ended.
+_PARTS = 10
 # The sample: every 17th disturbance of one scenario in about 7; the long command tries all.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7
 SIEVED = [file for file in sampled_files(EVERY_SCENARIO) if file.stem not in RIGHTLY_DIFFERENT]
@@ -143,7 +146,7 @@ def explored(seeds: Iterable[int], record_property: Callable[[str, object], None
     return sum(result.deletes for result in results.values())
 
 
-@pytest.mark.parametrize("seeds", [FIXED_SEEDS[part::4] for part in range(4)], ids=str)
+@pytest.mark.parametrize("seeds", [FIXED_SEEDS[part::_PARTS] for part in range(_PARTS)], ids=str)
 def test_nothing_breaks_for_fixed_seeds(seeds: list[int], record_property: Callable[[str, object], None]) -> None:
     """With faults of cluster, network, watches, clocks and replicas, no pod is evicted wrongly and none is missed."""
     assert explored(seeds, record_property) > 20
@@ -168,6 +171,17 @@ def test_every_known_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch
     seed, rule = CAUGHT_BY[name]
     KNOWN_BUGS[name](monkeypatch)
     assert rule in [violation.rule for violation in play(made_up(seed), enough=rule.__eq__).violations]
+
+
+def _without_lines(scenario: Scenario) -> Scenario:
+    return replace(scenario, steps=tuple(replace(step, line=0) for step in scenario.steps))
+
+
+def test_a_document_is_read_as_its_text_is() -> None:
+    """What is played is what the scenario says that a failure shows, but for the lines of its steps."""
+    for document in map(made_up, FIXED_SEEDS):
+        read, played = read_scenario(as_text(document), str(document["name"])), read_document(document)
+        assert _without_lines(read) == _without_lines(played)
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
