@@ -109,6 +109,17 @@ def test_the_wait_for_a_surge_of_taints_is_named_where_nothing_else_held_a_pod()
     assert row["heldBy"] == ["the wait of 2 s before each eviction (--breaker-settle)"]
 
 
+def test_the_wait_for_a_surge_of_taints_explains_no_longer_delay() -> None:
+    """A limit, an order or refusals kept that pod; the wait is named where it is all that there was."""
+    on, memory = Stage(breaker=BreakerPolicy(enabled=True)), OutcomeMemory()
+    on.sees(node(taint()), pod())
+    on.lists("n1")
+    assert (on.evaluate(), on.take()) == ([], [])
+    work = on.at(60.0).take_eviction()
+    [row] = told(memory, on.finish(work, Done()), moment(on.now))
+    assert row["heldBy"] == []
+
+
 def test_count_and_bytes_are_bounded() -> None:
     """The oldest outcomes are forgotten first, and counted."""
     on = Stage()

@@ -237,7 +237,7 @@ class Reconciler:
         if late_seconds >= _LATE_SECONDS:
             flow, waited = self.flow(record, decision, now), self._queue.stabilizing_seconds
             held_by = self._guards.blocked_by(flow, decision.due_at, now.at)
-            if not held_by and 0 < waited <= late_seconds and not flow.bypasses_limits:
+            if not held_by and 0 < waited <= late_seconds < waited + _LATE_SECONDS and not flow.bypasses_limits:
                 held_by = (f"the wait of {waited:g} s before each eviction (--breaker-settle)",)
         effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller, held_by)]
         # In a dry run no pod is recreated: the same pod would be counted.
