@@ -136,6 +136,14 @@ def test_commands_wrap_and_are_not_cut(site: Path) -> None:
         assert f'class="language-{language} highlight"' in (site / page).read_text(encoding="utf-8")
 
 
+def test_outputs_wrap_where_there_is_room(site: Path) -> None:
+    """The step after a sentence of 200 characters is seen without scrolling; a phone keeps the columns of tables."""
+    style = (site / "site.css").read_text(encoding="utf-8")
+    [wide] = re.findall(r"@media screen and \(min-width: 60em\) \{\n(.*?)\n\}", style, re.DOTALL)
+    assert ".language-text code { white-space: pre-wrap;" in wide
+    assert 'class="language-text highlight"' in (site / "tasks/terminating.html").read_text(encoding="utf-8")
+
+
 def test_commands_wrap_between_their_words(site: Path) -> None:
     """On a phone a table of commands fits; a flag stays whole, since it is an element of its own."""
     text = (site / "tasks" / "terminating.html").read_text()
