@@ -526,12 +526,15 @@ async def test_adoption_is_recognized_in_the_environment_too(at: ClientStage, tm
 
 
 async def test_adoption_is_not_fine_while_hand_back_has_ended_it(at: ClientStage, tmp_path: Path) -> None:
-    """The order outlasts the command."""
+    """The order outlasts the command, and both controllers evict again."""
     add_replica(at, "one", "n1", __version__, "--adopt")
     add_lease(at, NAME)
+    add_manager(at)
     write_state(at, **{"no-adoption": "true"})
-    found = (await findings(tmp_path))["adoption"]
+    said = await findings(tmp_path)
+    found = said["adoption"]
     assert (found["state"], found["found"]) == ("wrong", "hand-back was ordered: no countdown is taken over")
+    assert said["built-in controller"]["state"] == "wrong"
 
 
 async def test_marked_pods_without_a_leader_are_reported(at: ClientStage, tmp_path: Path) -> None:

@@ -482,7 +482,7 @@ class Installation:
         check, manager = "built-in controller", beside.manager
         if dry_run:
             return [CheckResult(check, State.FINE, "may be active beside a dry run")]
-        if adopts:
+        if adopts and not await self._hand_back_ordered():
             return [CheckResult(check, State.FINE, "may be active: countdowns are taken over from it")]
         if isinstance(manager, NotChecked):
             raise manager
@@ -504,6 +504,12 @@ class Installation:
             )
             return [CheckResult(check, State.WRONG, f"{said}, and this controller does not run", advice)]
         return [CheckResult(check, State.FINE, said)]
+
+    async def _hand_back_ordered(self) -> bool:
+        try:
+            return (await self._control_state()).no_adoption is not None
+        except NotChecked:
+            return False  # The check of adoption says so.
 
     async def _adoption(self, replicas: Sequence[Replica], adopts: bool, unread: str) -> list[CheckResult]:
         """Check what is taken over, and that somebody evicts those pods or gives them back."""
