@@ -215,6 +215,7 @@ class EvictionQueue:
             assert isinstance(record.state, Following), record.state
             self._unfollow(ref, record.state.schedule)
             self._enter(record, Queued(record.state.schedule))
+            self._has_moved = True
 
     def _move_on(self, ref: PodRef) -> None:
         record = self._pods.known[ref.key]
