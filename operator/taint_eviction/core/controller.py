@@ -277,9 +277,11 @@ class Controller:
         """Apply another eviction policy."""
         self._reconciler.eviction_policy = policy
         self.guards.change_policy(policy, now.at)
-        self._queue.change_policy(policy, now.at)
+        self.breaker.acknowledge(self._queue.change_policy(policy, now.at))
         self.breaker.unready.dirty = True
-        return self._reconciler.reconcile_all(list(self.pods.known.values()), now)
+        effects = self._reconciler.reconcile_all(list(self.pods.known.values()), now)
+        # What a rule has held until now is in its new place before anybody counts what is due.
+        return effects + self._reconciler.advance(now)
 
     # What is known
 

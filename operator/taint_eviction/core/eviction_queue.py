@@ -351,8 +351,10 @@ class EvictionQueue:
     def _holds(self, flow: FlowKey) -> bool:
         return self._due_first.holds(flow) or self._following.holds(flow)
 
-    def change_policy(self, policy: EvictionPolicy, now: float) -> None:
-        """Apply another policy's limits; evictions that were begun but not sent begin again under them."""
+    def change_policy(self, policy: EvictionPolicy, now: float) -> int:
+        """Apply another policy's limits; evictions that were begun but not sent begin again under them. Return how many
+        first tries are held no longer, as ``reconsider`` does.
+        """
         for record in self._pods:
             if isinstance(record.state, InFlight) and not any(token.sent for token in record.state.tokens or ()):
                 self.end(record.state.tokens or (), ended_pod=False)
@@ -360,4 +362,4 @@ class EvictionQueue:
         self._limits.change(policy, now)
         self.order.change_policy(policy)
         self._release_followers(now)
-        self.reconsider()
+        return self.reconsider()
