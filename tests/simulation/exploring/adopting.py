@@ -348,6 +348,8 @@ class AdoptionJudge:
             tolerations = body["spec"]["tolerations"]
             first = [_first_match(body, key, value) for key, value, _ in node.taints]
             marked = [tolerations[place] for place in noted_places(body)]
+            if not marked and not node.taints:
+                continue  # A void note on a pod that nobody watches is seen within the hour.
             matters = [
                 each in first or self._truth.goes_on(node.uid, each) or self._may_go_on(node, each, now)
                 for each in marked

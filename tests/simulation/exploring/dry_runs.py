@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from taint_eviction.core.events import Event, Evicted
+from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Evicted
 from taint_eviction.core.instants import Moment
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
@@ -90,16 +90,22 @@ def dry_run_of_hours(seed: int) -> JsonObject | None:
 class DryRunReports:
     """The ``Reporter`` of one process: it tells ``reported`` of each eviction, and notes what is reported twice.
 
-    ``again`` is called with the UID of a pod that was reported before, for the same deadline.
+    ``again`` is called with the UID of a pod that was reported before, for the same deadline; ``open_breaker`` when the
+    breaker opens or closes, which a dry run writes nowhere.
     """
 
-    def __init__(self, reported: Reported, again: Callable[[str, float], None]) -> None:
+    def __init__(
+        self, reported: Reported, again: Callable[[str, float], None], open_breaker: Callable[[bool], None]
+    ) -> None:
         self._reported = reported
         self._again = again
+        self._open_breaker = open_breaker
         self._deadlines: set[tuple[str, float]] = set()
 
     def report(self, effect: Event, now: Moment) -> None:
         """Judge the report of an eviction."""
+        if isinstance(effect, BreakerOpened | BreakerClosed):
+            self._open_breaker(isinstance(effect, BreakerOpened))
         if not isinstance(effect, Evicted):
             return
         uid, at = effect.ref.uid, virtual_now()

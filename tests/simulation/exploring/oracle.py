@@ -84,8 +84,9 @@ class ExplorationOracle:
         self.adoption = AdoptionJudge(self.truth, control_state, self._break, self._leaders, disturbed)
         self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
-        # Pods that a dry run has reported as evicted.
+        # Pods that a dry run has reported as evicted, and its processes whose breaker is open.
         self.reported: set[str] = set()
+        self._open_breakers: set[str] = set()
         self.restarted_at = -NEVER
         self.peace_at = NEVER
         self._settings = settings
@@ -311,7 +312,7 @@ class ExplorationOracle:
         latest = max(latest, pod.edited_at, there.resumed_at, -NEVER if watched else there.written_at)
         if not watched and watched_from >= self._disturbances.behind_from:
             # It goes by the lowest clock, and dates may be ahead of that: what it finds begins when it finds it.
-            latest += watched_from - min(there.taints.values())
+            latest += max(0.0, watched_from - min(there.taints.values()))
         over_at, late_seconds = self._disturbances.excuse(trace.at, self.truth.names[trace.uid], node)
         # The wait goes on for as long as the pod is blocked: a new leader's control state has to be read first.
         longest_wait = self.order.longest_wait(trace.uid, latest, watched_from)
@@ -334,6 +335,10 @@ class ExplorationOracle:
         if late_seconds > at - due + _PUNCTUAL_SECONDS:
             self._break("lateness wrong", trace, f"{late_seconds:.3f} s, due at {due:.3f} at the earliest")
 
+    def open_breaker(self, process: str, is_open: bool) -> None:
+        """Note that the breaker of a dry run's process opens or closes."""
+        self._open_breakers = self._open_breakers - {process} | ({process} if is_open else set())
+
     def reported_again(self, uid: str, at: float) -> None:
         """Note that a process has reported an eviction again."""
         text = f"{self.truth.names[uid]} ({uid}) was reported for this deadline before"
@@ -354,7 +359,9 @@ class ExplorationOracle:
                 if node is not None:
                     self._end("still terminating", now, uid, f"on {pod.node}")
             elif at + self._unhurried_seconds() + self.order.longest_wait(uid, at, self.restarted_at) <= now:
-                blocked = uid in self.reported if self._settings.dry_run else self._is_blocked(uid, now)
+                blocked = self._is_blocked(uid, now)
+                if self._settings.dry_run:
+                    blocked = uid in self.reported or bool(self._open_breakers - self._dead)
                 if not blocked and not self.suspension.excuse(uid, now - self._unhurried_seconds()):
                     self._end("not evicted", now, uid, f"on {pod.node}, due since {at:.3f}")
             elif (

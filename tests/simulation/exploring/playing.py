@@ -167,7 +167,9 @@ class _Playing:
         """Return the reporters of one process."""
         yield from production_reporters(_PostedEvents(gate, self._note_posted), gate)
         if self._scenario.settings.dry_run and isinstance(gate, Elector):
-            yield DryRunReports(partial(self._oracle.check_reported, gate.identity), self._oracle.reported_again)
+            oracle, identity = self._oracle, gate.identity
+            reported, breaker = partial(oracle.check_reported, identity), partial(oracle.open_breaker, identity)
+            yield DryRunReports(reported, oracle.reported_again, breaker)
 
     def _note_posted(self, entry: TimelineEntry, leads: bool) -> None:
         """Check that only the leader reports a cancelled eviction."""

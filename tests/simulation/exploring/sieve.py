@@ -231,7 +231,9 @@ class _Sieved:
 
     def _reporters(self, _timeline: Timeline, _gate: Gate) -> Iterator[Reporter]:
         if self._scenario.settings.dry_run:
-            yield DryRunReports(partial(self._oracle.check_reported, "the dry run"), self._oracle.reported_again)
+            oracle, process = self._oracle, "the dry run"
+            reported, breaker = partial(oracle.check_reported, process), partial(oracle.open_breaker, process)
+            yield DryRunReports(reported, oracle.reported_again, breaker)
 
     def _notice(self, change: RecordedChange) -> None:
         self._oracle.notice(change)
