@@ -566,7 +566,7 @@ async def test_a_mark_of_unknown_origin_is_reported_where_somebody_adopts(at: Cl
     assert "adoption" not in await findings(tmp_path)
     write_state(at, adopts="true")
     found = (await findings(tmp_path))["adoption"]
-    assert found["found"].startswith("1 pod (shop/web) tolerate a taint for 9223372036854775807 s")
+    assert found["found"].startswith("1 pod (shop/web) tolerates a taint for 9223372036854775807 s")
 
 
 async def test_what_version_0_2_0_left_is_reported(at: ClientStage, tmp_path: Path) -> None:
@@ -576,7 +576,7 @@ async def test_what_version_0_2_0_left_is_reported(at: ClientStage, tmp_path: Pa
     pod["metadata"]["labels"] = {"taint-eviction/adopted": "controller"}
     at.server.create("pods", pod)
     found = (await findings(tmp_path))["adoption"]
-    assert (found["state"], found["found"]) == ("wrong", "1 pod (shop/old) are adopted by version 0.2.0")
+    assert (found["state"], found["found"]) == ("wrong", "version 0.2.0 has adopted 1 pod (shop/old)")
     assert "hand-back of version 0.2.0" in found["advice"]
 
 

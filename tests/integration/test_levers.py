@@ -273,7 +273,8 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
     refused = await levers.pull("resume", "--only", "zone/a", "--yes")
     assert (refused.code, refused.complaints.splitlines()[-1]) == (
         2,
-        "taint-eviction: all evictions are not paused, so there is nothing to resume: pause them first",
+        "taint-eviction: no pause ends by that (paused: evictions from nodes outside of zone b,"
+        " evictions from node n3): name what leaves already, too",
     )
     said = await levers.pull("resume", "--only", "zone/a", "zone/b", "--yes")
     assert "3 pods leave now from 1 node, 1 stays held" in said.complaints

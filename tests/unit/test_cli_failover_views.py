@@ -85,7 +85,8 @@ def test_the_last_step_is_to_remove_the_taint() -> None:
         "no pod is stuck Terminating",
         "",
         "n1 has the taint node.kubernetes.io/out-of-service: once n1 is Ready again, remove the taint, not before:"
-        " PodGC would no longer end the pods that are Terminating there; a node that never returns is deleted instead",
+        " PodGC would no longer end the pods that are Terminating there; if it never returns, delete the node instead"
+        " (kubectl delete node n1)",
         f"  {command}",
     ]
     stuck = stuck_lines({"pods": [held(step())], "outOfServiceNodes": ["n1"], "unchecked": []})

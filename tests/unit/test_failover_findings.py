@@ -99,9 +99,9 @@ def test_a_silent_kubelet_is_told_by_its_lease_and_the_condition() -> None:
     assert "that its machine is off" in found.next
     assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     assert found.next.endswith(
-        "then, once n1 is Ready again, remove the taint, not before: PodGC would no longer end the pods that are"
-        " Terminating there; a node that never returns is deleted instead"
-        f" (kubectl taint nodes n1 {OUT_OF_SERVICE}-)"
+        f"then, once n1 is Ready again, remove the taint (kubectl taint nodes n1 {OUT_OF_SERVICE}-), not before: PodGC"
+        " would no longer end the pods that are Terminating there; if it never returns, delete the node instead"
+        " (kubectl delete node n1)"
     )
 
 

@@ -498,8 +498,8 @@ def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it()
         "countdowns taken over: those of 1 pod",
         "the countdowns of 1 pod could not be taken over (shop/refused: a webhook says no)",
         "the countdowns of 1 pod cannot be given back (shop/adopted: forbidden)",
-        "1 pod lost their notes, which are written again (shop/adopted)",
-        "1 pod tolerate a taint for 9223372036854775807 s, and nobody noted why: they stay (shop/none)",
+        "1 pod without a note, which is written again (shop/adopted)",
+        "1 pod with 9223372036854775807 s for a taint, and nobody noted why: not evicted (shop/none)",
         "no policy",
         f"no more are taken over: hand-back was ordered (since {SINCE_UTC}: why)",
     ]

@@ -312,7 +312,10 @@ async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping
         release = Release(only=frozenset(chosen))
         ended = [scope for scope in (EVERYTHING, *release.replaces(standing)) if scope in standing.pauses()]
         if not ended:
-            give_up(ExitCode.USAGE, "all evictions are not paused, so there is nothing to resume: pause them first")
+            paused = ", ".join(map(str, standing.pauses()))
+            nothing = "nothing is paused: to let pods go in steps, pause all evictions first"
+            unchanged = f"no pause ends by that (paused: {paused}): name what leaves already, too"
+            give_up(ExitCode.USAGE, unchanged if paused else nothing)
         if others is None:
             others = await _others(on, chosen)
             await tell_leader(on, flags)

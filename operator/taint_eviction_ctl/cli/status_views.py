@@ -68,7 +68,7 @@ def head_lines(document: Mapping[str, Any], width: int | None = None, clock: str
     return lines + [doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
 
 
-_UNEXPLAINED = "tolerate a taint for 9223372036854775807 s, and nobody noted why: they stay"
+_UNEXPLAINED = "with 9223372036854775807 s for a taint, and nobody noted why: not evicted"
 
 
 def _adoption(document: Mapping[str, Any]) -> list[str]:
@@ -89,7 +89,7 @@ def _adoption(document: Mapping[str, Any]) -> list[str]:
             first = adoption[because][0]
             named = f"{first['namespace']}/{first['name']}: {first['text']}"
             lines.append(bad(f"the countdowns of {many(adoption[count], 'pod')} {said}") + f" ({named})")
-    for names, said in (("lostNotes", "lost their notes, which are written again"), ("unexplainedMarks", _UNEXPLAINED)):
+    for names, said in (("lostNotes", "without a note, which is written again"), ("unexplainedMarks", _UNEXPLAINED)):
         if found := adoption.get(names):
             lines.append(doubtful(f"{many(len(found), 'pod')} {said}") + f" ({', '.join(found)})")
     if problem := adoption.get("policyProblem"):

@@ -104,16 +104,19 @@ def remove_out_of_service(node_name: str) -> str:
     return _command("kubectl", "taint", "nodes", node_name, f"{OUT_OF_SERVICE}-")
 
 
-def until_ready(node_name: str) -> str:
-    """Return when the taint has to be removed, and what happens if somebody does it earlier."""
+def until_ready(node_name: str, how: str = "") -> str:
+    """Return when the taint has to be removed, and what happens if somebody does it earlier; ``how``: the command, if
+    the sentence is to have it.
+    """
     return (
-        f"once {node_name} is Ready again, remove the taint, not before: PodGC would no longer end the pods that are"
-        " Terminating there; a node that never returns is deleted instead"
+        f"once {node_name} is Ready again, remove the taint{f' ({how})' if how else ''}, not before: PodGC would no"
+        " longer end the pods that are Terminating there; if it never returns, delete the node instead"
+        f" ({_command('kubectl', 'delete', 'node', node_name)})"
     )
 
 
 def _remove_taint(node: NodeObject) -> str:
-    return f"then, {until_ready(node.name)} ({remove_out_of_service(node.name)})"
+    return f"then, {until_ready(node.name, remove_out_of_service(node.name))}"
 
 
 def _signs(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> list[str]:

@@ -71,7 +71,8 @@ class AdoptionFindings:
                 (False, f"the countdowns of {_named(pods.noted)} are taken over, and no replica adopts", advice)
             )
         if pods.unexplained and (adopts or state.adopter):
-            said = f"{_named(pods.unexplained)} tolerate a taint for 9223372036854775807 s, and nobody noted why"
+            verb = "tolerates" if len(pods.unexplained) == 1 else "tolerate"
+            said = f"{_named(pods.unexplained)} {verb} a taint for 9223372036854775807 s, and nobody noted why"
             advice = "a tenant may have written that; if not, set their tolerationSeconds as their owner has them"
             found.append((False, said, advice))
         return found or ([(True, f"the countdowns of {_many(pods.noted)} are taken over", "")] if adopts else [])
@@ -86,7 +87,7 @@ class AdoptionFindings:
     async def _of_old_version(self, pods: _Pods) -> AsyncIterator[Finding]:
         advice = "run hand-back of version 0.2.0 and remove its policy; this version reads neither"
         if pods.old:
-            yield False, f"{_named(pods.old)} are adopted by version 0.2.0", advice
+            yield False, f"version 0.2.0 has adopted {_named(pods.old)}", advice
         for group in _MUTATING:
             request = ApiRequest("list", "mutatingadmissionpolicies", group=group)
             policies = await self._list("MutatingAdmissionPolicies", request) or ()
