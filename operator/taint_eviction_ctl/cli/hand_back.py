@@ -252,7 +252,7 @@ async def _conclude(on: Reached, total: Counter[GivingBack], failed: Mapping[str
     unexplained = [str(pod.pod.ref) for pod in pods if not pod.noted]
     if unexplained:
         complain(
-            f"of unknown origin: {many(len(unexplained), 'pod')} with 9223372036854775807 s for a taint, and without a"
+            f"{many(len(unexplained), 'pod')} of unknown origin with 9223372036854775807 s for a taint, and without a"
             f" note of what it was before: {', '.join(unexplained[:_MAX_NAMES])}"
         )
     if _leave_out(unreadable) is not ExitCode.OK or left:
