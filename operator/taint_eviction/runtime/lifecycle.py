@@ -101,13 +101,11 @@ class Lifecycle:
         standby. But wait no longer than a lease lasts: a list of one node's pods that keeps failing must not stop every
         replica. A dead leader's lease runs out meanwhile.
         """
-        observing = asyncio.create_task(elector.observe(), name="observe the lease")
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.election.lease_duration_seconds):
-                    await self._until_synced()
-        finally:
-            observing.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.election.lease_duration_seconds), asyncio.TaskGroup() as group:
+                observing = group.create_task(elector.observe(), name="observe the lease")
+                await self._until_synced()
+                observing.cancel()
         await elector.run()
 
     async def _until_synced(self) -> None:
