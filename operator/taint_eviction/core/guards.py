@@ -440,7 +440,7 @@ class Guards(GuardList):
         self._selected_blocked.note_one(name, span and span._replace(begin=now.at) if changed else span, now.at)
 
     def _selected(self, node_name: str, now: Moment) -> _Blocked | None:
-        """Return since when pauses that select a node have been in force, None if none selects it."""
+        """Return the span of the pause that has selected a node for the longest, None if none selects it."""
         pauses = self._grounds.selected_by(node_name).values()
         return min((_blocked_by("a pause of nodes by their labels", pause, now) for pause in pauses), default=None)
 

@@ -35,6 +35,7 @@ from taint_eviction.core.policy import (
     handling_of,
     tier_in,
 )
+from taint_eviction.core.sentences import stabilized
 from taint_eviction.core.take_backs import TakeBacks
 from taint_eviction.core.tiers import Order, Tier, tier_of
 from taint_eviction.core.warnings import EvictionLoops
@@ -238,7 +239,7 @@ class Reconciler:
             flow, waited = self.flow(record, decision, now), self._queue.stabilizing_seconds
             held_by = self._guards.blocked_by(flow, decision.due_at, now.at)
             if not held_by and 0 < waited <= late_seconds < waited + _LATE_SECONDS and not flow.bypasses_limits:
-                held_by = (f"the wait of {waited:g} s before each eviction (--breaker-settle)",)
+                held_by = (stabilized(waited),)
         effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller, held_by)]
         # In a dry run no pod is recreated: the same pod would be counted.
         if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:

@@ -47,6 +47,11 @@ def replica_name(identity: str) -> str:
     return _RANDOM_PART.sub("", identity)
 
 
+def stabilized(seconds: float) -> str:
+    """Return what has delayed a pod that nothing blocked, while a breaker is on."""
+    return f"the wait of {seconds:g} s before each eviction (--breaker-settle)"
+
+
 def began(instant: str, source: str) -> str:
     """Return when a taint or a binding began; ``source``: the value of the ``TimeSource`` that says so."""
     return f"{instant} ({_SEEN.get(source, source)})"

@@ -76,7 +76,7 @@ def _reasons(each: Document, seconds: float) -> Iterator[str]:
         if each["byDefault"]:
             yield "it knows no default tolerance"
         if late:
-            held_by = and_list([one.partition(" (")[0] for one in each.get("heldBy") or ()])
+            held_by = and_list(each.get("heldBy") or ())
             knows = f"it does not know {held_by}" if held_by else _NO_GUARDS
             yield f"{knows}; here the pod waited {span(each['lateSeconds'])} past its deadline"
         elif not (each["heldSeconds"] or each["byDefault"]):
