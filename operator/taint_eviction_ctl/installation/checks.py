@@ -114,6 +114,7 @@ class Installation:
         self._lease = NamespacedName(namespace, name or CONTROLLER)
         self._port = port
         self._server_clock = clock
+        self._state: asyncio.Future[ControlState | None] | None = None
 
     async def examine(self) -> list[CheckResult]:
         """Make all checks."""
@@ -434,9 +435,11 @@ class Installation:
         return [CheckResult("breaker", State.WRONG, said, advice)]
 
     async def _control_state(self) -> ControlState:
-        """Return what people have ordered, and the state of the breaker."""
+        """Return what people have ordered, and the state of the breaker; all checks go by one answer."""
+        if self._state is None:
+            self._state = asyncio.ensure_future(StateConfigMap(self._calls, *self._lease).read())
         try:
-            return await StateConfigMap(self._calls, *self._lease).read() or ControlState()
+            return await self._state or ControlState()
         except CallFailed as error:
             raise NotChecked(f"ConfigMap {self._lease} cannot be read: {error}") from None
 
@@ -532,11 +535,10 @@ class Installation:
         if adopts or unread:
             return []
         try:
-            control_state = await StateConfigMap(self._calls, *self._lease).read()
             bindings = await AdoptionRight(self._calls, self._lease).bindings()
         except CallFailed as error:
             raise NotChecked(f"whether the right to patch pods was left behind cannot be read: {error}") from None
-        if not bindings or (control_state is not None and control_state.adopter):
+        if not bindings or (await self._control_state()).adopter:
             return []
         said = f"ClusterRoleBinding {', '.join(bindings)} grants the right to patch pods, and nobody adopts"
         rest = "docs/install/managed-control-planes.md names what else is left"

@@ -63,8 +63,13 @@ class Scenario:
 
 def read_scenario(text: str, file: str) -> Scenario:
     """Read a scenario; ``file`` names it in problems. Raise ``Malformed`` with everything that is wrong."""
+    return parsed_scenario(load(text, file), file)
+
+
+def parsed_scenario(document: Marked, file: str) -> Scenario:
+    """Read a scenario from a document that has been parsed, as ``read_scenario`` does."""
     reading = _ScenarioReading(file)
-    scenario = reading.scenario(load(text, file))
+    scenario = reading.scenario(document)
     if reading.problems:
         raise Malformed(reading.problems)
     return scenario

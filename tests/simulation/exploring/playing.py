@@ -16,14 +16,14 @@ from tests.simulation.exploring.excuses import Disturbances, holds_back
 from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.seen import BrokenRule
 
-from taint_eviction.files.marked_yaml import Malformed, Marked
+from taint_eviction.files.marked_yaml import Marked
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.audit import Trace
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.replay import sleep_until
-from taint_eviction_lab.simulation.scenario import Scenario, _ScenarioReading
+from taint_eviction_lab.simulation.scenario import Scenario, parsed_scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
@@ -62,11 +62,7 @@ def as_text(document: JsonObject) -> str:
 
 def read_document(document: JsonObject) -> Scenario:
     """Read a document as ``read_scenario`` reads its text, whose parsing would take a fifth of a run."""
-    reading = _ScenarioReading(str(document["name"]))
-    scenario = reading.scenario(_marked(document))
-    if reading.problems:
-        raise Malformed(reading.problems)
-    return scenario
+    return parsed_scenario(_marked(document), str(document["name"]))
 
 
 def _marked(value: Any) -> Marked:
