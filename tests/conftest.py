@@ -1,9 +1,11 @@
-"""For all tests: bytecode, what freezegun must leave alone, no event loop unasked for, and figures at the end."""
+"""For all tests: bytecode, what freezegun must leave alone, no event loop unasked for, logging, figures at the end."""
 
 import asyncio
 import gc
+import logging
 import os
 import sys
+from collections.abc import Iterator
 
 import freezegun
 import pytest
@@ -19,6 +21,16 @@ freezegun.configure(extend_ignore_list=["hypothesis", "kubernetes"])  # type: ig
 
 # Else Python 3.11 makes a loop when pytest-asyncio first asks for one, and nobody ever closes it.
 asyncio.set_event_loop(None)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Put the root logger back: commands that run in the process of a test set it up anew."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def pytest_collection_finish() -> None:

@@ -1,10 +1,9 @@
 """The command ``run`` before the controller starts: flags and variables become settings, and mistakes are reported."""
 
 import json
-import logging
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -28,16 +27,6 @@ NOWHERE = "/nowhere/kubeconfig"
 def settings(*arguments: str) -> Settings:
     """Read settings from flags."""
     return read_settings(run.make_context("run", list(arguments)).params)
-
-
-@pytest.fixture
-def logging_as_it_was() -> Iterator[None]:
-    """Put the root logger back."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def started(*arguments: str, **environment: str) -> Result:
@@ -182,7 +171,7 @@ def test_where_both_names_are_set_the_new_one_wins(
 
 
 @pytest.mark.parametrize(("old", "new", "value"), [case[:3] for case in OLD_AND_NEW])
-def test_an_old_name_is_warned_about_at_start(old: str, new: str, value: str, logging_as_it_was: None) -> None:
+def test_an_old_name_is_warned_about_at_start(old: str, new: str, value: str) -> None:
     """The warning has the new name as it is to be written; if both are set, it says which one counts."""
     deprecated = "is deprecated and will be removed in the next version: use"
     assert f"{old} {deprecated} {new}\n" in started(old, value).stderr
@@ -198,7 +187,7 @@ def test_an_old_name_is_warned_about_at_start(old: str, new: str, value: str, lo
     [("--breaker-nodes=10%",), ("--breaker-lifecycle-nodes", "exempt"), ("--breaker-min-nodes", "5")],
     ids=lambda flags: flags[0],
 )
-def test_settings_of_a_breaker_that_is_off_are_warned_about(flags: tuple[str, ...], logging_as_it_was: None) -> None:
+def test_settings_of_a_breaker_that_is_off_are_warned_about(flags: tuple[str, ...]) -> None:
     """A rollback that drops --breaker alone must not stop the controller, and nobody should believe in a breaker."""
     warning = "there is no circuit breaker: --breaker is not set, so its other flags have no effect\n"
     assert warning in started(*flags).stderr
@@ -207,7 +196,7 @@ def test_settings_of_a_breaker_that_is_off_are_warned_about(flags: tuple[str, ..
     assert warning not in started().stderr
 
 
-def test_the_help_shows_durations_and_no_old_names(logging_as_it_was: None) -> None:
+def test_the_help_shows_durations_and_no_old_names() -> None:
     """Defaults are written as a person would set them."""
     shown = " ".join(started("--help").stdout.split())
     assert "default: 200ms" in shown
@@ -232,14 +221,14 @@ def test_the_help_shows_durations_and_no_old_names(logging_as_it_was: None) -> N
         ("--eviction-mode", "kill"),
     ],
 )
-def test_a_value_that_cannot_be_read_exits_2(arguments: tuple[str, ...], logging_as_it_was: None) -> None:
+def test_a_value_that_cannot_be_read_exits_2(arguments: tuple[str, ...]) -> None:
     """The message names the flag."""
     result = started(*arguments)
     assert result.exit_code == 2
     assert arguments[0] in result.stderr
 
 
-def test_all_mistakes_are_reported_at_once(tmp_path: Path, logging_as_it_was: None) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     """Each mistake in the flags and in the file has a line, and nothing is started."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace("name:", "nam:").replace("v1", "v2"))
@@ -278,7 +267,7 @@ def refused(result: Result) -> dict[str, Any]:
     return told
 
 
-def test_a_wrong_policy_is_an_error_in_the_json_log(tmp_path: Path, logging_as_it_was: None) -> None:
+def test_a_wrong_policy_is_an_error_in_the_json_log(tmp_path: Path) -> None:
     """One line has the words that the runbook searches for, together with the wrong settings."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace("name:", "nam:"))
@@ -300,36 +289,34 @@ def test_a_wrong_policy_is_an_error_in_the_json_log(tmp_path: Path, logging_as_i
         (("--log-format=json", "--listen", "nowhere"), {}),
     ],
 )
-def test_a_wrong_flag_is_an_error_in_the_json_log(
-    arguments: tuple[str, ...], environment: dict[str, str], logging_as_it_was: None
-) -> None:
+def test_a_wrong_flag_is_an_error_in_the_json_log(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
     """The format of the log may be chosen by a flag or by a variable."""
     told = refused(started(*arguments, **environment))
     assert told["what"] == "not_started"
     assert "is rejected" in told["message"]
 
 
-def test_a_wrong_kubeconfig_is_an_error_in_the_json_log(logging_as_it_was: None) -> None:
+def test_a_wrong_kubeconfig_is_an_error_in_the_json_log() -> None:
     """This mistake is found later, and is reported in the same way."""
     told = refused(started("--log-format", "json"))
     [problem] = told["problems"]
     assert NOWHERE in problem
 
 
-def test_a_file_that_is_not_there_exits_2(logging_as_it_was: None) -> None:
+def test_a_file_that_is_not_there_exits_2() -> None:
     """A controller that starts without its rules would evict pods that the rules hold back."""
     result = started("--config", "/nowhere/policy.yaml")
     assert result.exit_code == 2
     assert result.stderr == "taint-eviction: /nowhere/policy.yaml:1: it cannot be read: No such file or directory\n"
 
 
-def test_the_environment_names_the_file_too(logging_as_it_was: None) -> None:
+def test_the_environment_names_the_file_too() -> None:
     """Every flag has an environment variable."""
     result = started(TAINT_EVICTION_CONFIG="/nowhere/policy.yaml")
     assert "/nowhere/policy.yaml:1: it cannot be read" in result.stderr
 
 
-def test_with_a_right_policy_file_the_start_continues(tmp_path: Path, logging_as_it_was: None) -> None:
+def test_with_a_right_policy_file_the_start_continues(tmp_path: Path) -> None:
     """The start fails later, because there is no kubeconfig."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
