@@ -87,7 +87,8 @@ async def test_a_resume_without_a_terminal_counts_the_pods_and_needs_yes(levers:
     assert 'context "' in where
     assert f"leader: {socket.gethostname()} (Lease " in leader
     assert going == (
-        "taint-eviction: 4 pods leave now from 2 nodes, 1 stays held; 1 budget would be violated (default/db)"
+        "taint-eviction: 4 pods leave now from 2 nodes (4 have no owner and will not come back), 1 stays held;"
+        " 1 budget would be violated (default/db)"
     )
     assert "nothing was changed: without a terminal this needs --yes" in refused
     assert "pause" in levers.data()
@@ -219,7 +220,17 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
             assert [each["leaveNow"] for each in document["nodes"]] == [2, 1]
             said = await it.pull("breaker", "reset")
             assert said.code == 2
-            assert "3 pods leave now from 2 nodes; no budget would be violated" in said.complaints
+            assert "3 pods leave now from 2 nodes (3 have no owner and will not come back);" in said.complaints
+            said = await it.pull("resume", "node/n1", "--dry-run")
+            assert said.out == (
+                "if the circuit breaker were reset and only node/n1 let go, 2 pods would leave now from 1 node"
+                " (2 have no owner and will not come back), 1 would stay held; no budget would be violated\n"
+            )
+            assert said.complaints.splitlines()[-1] == (
+                "taint-eviction: nothing was changed; to do it: taint-eviction pause,"
+                " then taint-eviction breaker reset, then taint-eviction resume --only node/n1"
+            )
+            assert (said.code, it.left()) == (0, {"p0", "p1", "p2"})
 
 
 async def test_resume_only_releases_one_node(levers: Levers) -> None:
@@ -258,7 +269,7 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
     set_zones(levers)
     said = await levers.pull("resume", "--only", "zone/b", "--yes")
     assert said.code == 0
-    assert "1 pod leaves now from 1 node, 4 stay held" in said.complaints
+    assert "1 pod leaves now from 1 node (1 has no owner and will not come back), 4 stay held" in said.complaints
     out = said.out.splitlines()
     assert out[0].startswith("all evictions are no longer paused")
     assert out[1] == "evictions from nodes outside of zone b are paused instead, also from those that join later"
@@ -277,11 +288,61 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
         " evictions from node n3): name what leaves already, too",
     )
     said = await levers.pull("resume", "--only", "zone/a", "zone/b", "--yes")
-    assert "3 pods leave now from 1 node, 1 stays held" in said.complaints
+    assert "3 pods leave now from 1 node (3 have no owner and will not come back), 1 stays held" in said.complaints
     assert said.out.splitlines()[0].startswith("evictions are no longer paused for nodes outside of zone b (since ")
     await until(lambda: levers.left() == {"held", "waits"})
     selectors = [json.loads(value)["selector"] for key, value in levers.data().items() if "selector" in key]
     assert selectors == [f"{ZONE_LABEL} notin (a,b)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "supposed", "counts", "does"),
+    [
+        (("zone/b",), "only zone/b were let go", "1 pod would leave now from 1 node", "resume --only zone/b"),
+        (("--only", "zone/b"), "only zone/b were let go", "1 pod would leave now from 1 node", "resume --only zone/b"),
+        (("n1", "n2"), "only node/n1 and node/n2 were let go", "4 pods would leave", "resume --only node/n1 node/n2"),
+        ((), "the pause of all evictions were ended", "4 pods would leave now from 2 nodes", "resume"),
+        (("--all",), "every pause were ended", "5 pods would leave now from 3 nodes", "resume --all"),
+    ],
+)
+async def test_a_dry_run_of_a_resume_counts_as_the_resume_does_and_writes_nothing(
+    levers: Levers, words: tuple[str, ...], supposed: str, counts: str, does: str
+) -> None:
+    """It needs neither a terminal nor --yes, and names the command that does it."""
+    set_zones(levers)
+    before = levers.data()
+    said = await levers.pull("resume", *(f"node/{word}" if word[0] == "n" else word for word in words), "--dry-run")
+    assert said.code == 0
+    assert said.out.startswith(f"if {supposed}, {counts}")
+    assert said.complaints.splitlines()[-1] == f"taint-eviction: nothing was changed; to do it: taint-eviction {does}"
+    assert levers.data() == before
+    assert levers.left() == {"a", "b", "c", "held", "waits", "db-0"}
+
+
+async def test_a_dry_run_of_a_node_with_its_own_pause_names_the_end_of_that_pause(levers: Levers) -> None:
+    """While nothing else is paused, --only would pause all other nodes."""
+    await levers.pull("resume", "--yes")
+    await until(lambda: levers.left() == {"held", "waits"})
+    said = await levers.pull("resume", "node/n3", "--dry-run")
+    assert said.out.startswith("if only node/n3 were let go, 1 pod would leave now from 1 node")
+    assert said.complaints.endswith("to do it: taint-eviction resume node/n3\n")
+
+
+async def test_a_dry_run_of_what_nothing_holds_names_no_command(levers: Levers) -> None:
+    """Its pods have left."""
+    await levers.pull("resume", "--yes")
+    await until(lambda: levers.left() == {"held", "waits"})
+    said = await levers.pull("resume", "node/n1", "--dry-run")
+    assert said.out == "if only node/n1 were let go, no pod would leave now: 1 would stay held although due\n"
+    assert "nothing was changed" not in said.complaints
+
+
+async def test_a_dry_run_that_cannot_count_pods_fails_with_the_reason(levers: Levers) -> None:
+    """Its only purpose is the number."""
+    levers.server.faults.add(resource="pods/proxy", status=403)
+    said = await levers.pull("resume", "--dry-run")
+    assert (said.code, said.out) == (3, "")
+    assert "how many pods would leave is not known: " in said.complaints.splitlines()[-1]
 
 
 async def test_a_resume_of_a_zone_suggests_how_to_release_only_that(levers: Levers) -> None:
@@ -300,6 +361,9 @@ async def test_a_resume_of_a_zone_suggests_how_to_release_only_that(levers: Leve
             ("--only", "node/n2", "namespace/default"),
             "--only takes nodes by name, nodes by label (zone/NAME, -l) or namespaces",
         ),
+        (("--dry-run", "node/n2", "namespace/default"), "--dry-run takes nodes by name, nodes by label"),
+        (("--dry-run", "-l", ""), "-l '' matches all nodes: to release them all, leave -l out"),
+        (("--dry-run", "node/n22"), "there is no node n22 in this cluster; did you mean 'n2'?"),
         (("--only", "node/n22"), "there is no node n22 in this cluster; did you mean 'n2'?"),
         (("--only", "zone/b"), "there are no nodes in zone b in this cluster"),
         (("n2",), "'n2' is none of node/NAME, zone/NAME and namespace/NAME"),

@@ -261,7 +261,14 @@ def test_a_selector_beside_a_node_that_exists_is_refused() -> None:
     """The selector would choose nothing."""
     result = run(SHOP, "--now", NOON_TEXT, "--taint", "node-1=maintenance:NoExecute", "-l", "pool=web")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "-l and --zone choose among the nodes of a pattern" in result.stderr
+    assert "-l and --zone choose the nodes of a change whose NODE is a pattern, and there is none" in result.stderr
+
+
+def test_a_zone_without_a_change_is_refused_with_the_command_that_counts_its_pods() -> None:
+    """What would leave is decided by what the controller holds, which a plan of changes does not know."""
+    result = run(SHOP, "--now", NOON_TEXT, "--zone", "a")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "how many pods would leave if a zone were let go: taint-eviction resume zone/NAME --dry-run" in result.stderr
 
 
 @pytest.mark.parametrize(

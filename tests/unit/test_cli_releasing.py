@@ -10,7 +10,7 @@ from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, P
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered
 from taint_eviction_ctl.cli.control_state import Reached
-from taint_eviction_ctl.cli.releasing import Going, count_going
+from taint_eviction_ctl.cli.releasing import Going, count_going, told
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
 RELEASE = Release(frozenset([EVERYTHING]))
@@ -30,6 +30,7 @@ def answer(*names: str, **fields: Any) -> Document:
         "pendingTotal": 3,
         "pendingNodes": 2,
         "stillHeld": 1,
+        "withoutOwner": 1,
         "pending": [{"name": name} for name in names],
         "continue": None,
     } | fields
@@ -61,13 +62,13 @@ def counted(
 def test_the_numbers_are_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pods of all pages are there, for their budgets."""
     found = counted(monkeypatch, answer("x", "y", **{"continue": "t"}), answer("z"))
-    assert found == Going(3, 2, 1, [{"name": "x"}, {"name": "y"}, {"name": "z"}], breaker_open=False)
+    assert found == Going(3, 2, 1, 1, [{"name": "x"}, {"name": "y"}, {"name": "z"}], breaker_open=False)
 
 
 def test_the_numbers_are_known_although_a_later_page_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what needs the pods themselves is not known then."""
     found = counted(monkeypatch, answer("x", **{"continue": "t"}), Unanswered("too many requests"))
-    assert found == Going(3, 2, 1, None, breaker_open=False)
+    assert found == Going(3, 2, 1, 1, None, breaker_open=False)
 
 
 def test_a_leader_that_has_not_read_the_pauses_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +100,21 @@ def test_a_leader_that_has_not_read_a_reset_yet_is_asked_again(
     """Otherwise it would count no pod, and all would leave a second later. It may have opened again by itself."""
     found = counted(monkeypatch, answer(breaker=breaker), standing=standing)
     assert (found == NOT_READ) is not is_read
+
+
+@pytest.mark.parametrize(
+    ("without_owner", "clause"),
+    [
+        (0, "3 pods leave now from 2 nodes, 1 stays held;"),
+        (1, "3 pods leave now from 2 nodes (1 has no owner and will not come back), 1 stays held;"),
+        (2, "3 pods leave now from 2 nodes (2 have no owner and will not come back), 1 stays held;"),
+        (None, "(how many of them have no owner is not known: the leader is of another version), 1 stays held;"),
+    ],
+)
+def test_pods_that_nothing_recreates_are_told_before_they_go(without_owner: int | None, clause: str) -> None:
+    """A controller of an earlier version does not say their number, which is not the same as none."""
+    going = Going(3, 2, 1, without_owner, None, breaker_open=False)
+    assert clause in run_virtually(told(cast(Reached, None), going), 0.0)
 
 
 @pytest.mark.parametrize(

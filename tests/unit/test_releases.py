@@ -16,7 +16,7 @@ from taint_eviction.core.control_state import (
     Release,
     selector_scope,
 )
-from taint_eviction.core.objects import OUT_OF_SERVICE
+from taint_eviction.core.objects import OUT_OF_SERVICE, ControllerRef
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.kube.release_query import read_release, release_text
 
@@ -60,7 +60,8 @@ def crowded(*holds: str, latch: Latch = LATCH) -> Stage:
         ("e", "n2", "mill"),
         ("f", "n3", "bank"),
     ):
-        on.sees(pod(name=name, uid=name, on=where, namespace=namespace))
+        controller = ControllerRef("ReplicaSet", name, "r") if namespace == "bank" else None
+        on.sees(pod(name=name, uid=name, on=where, namespace=namespace, controller=controller))
     on.sees(pod(tolerates(90), name="later", uid="later"))
     on.brain.order(
         ControlState(
@@ -107,6 +108,7 @@ def test_what_a_release_is_said_to_let_go_is_what_is_not_held_after_it(
     assert {row["name"] for row in said["pending"]} == before - held(on)
     assert (said["pendingTotal"], said["stillHeld"]) == (len(before - held(on)), len(held(on)))
     assert said["pendingNodes"] == len({row["node"] for row in said["pending"]})
+    assert said["withoutOwner"] == sum(row["namespace"] != "bank" for row in said["pending"])
 
 
 def test_a_breaker_that_holds_nodes_out_of_service_holds_them_until_it_is_reset() -> None:

@@ -68,7 +68,8 @@ Groups = dict[tuple[str, Taint], PendingGroup]
 @dataclass(frozen=True, slots=True)
 class StatusPage:
     """A part of the list. ``counts``, ``groups``: of all pods on all pages. ``last``: its end if more follow.
-    ``still_held``: how many due pods a release leaves blocked.
+    ``still_held``: how many due pods a release leaves blocked. ``without_owner``: how many of the counted pods nothing
+    recreates.
     """
 
     now: Moment
@@ -77,6 +78,7 @@ class StatusPage:
     rows: list[Any]
     last: Place | None
     still_held: int = 0
+    without_owner: int = 0
 
 
 @dataclass(slots=True)
@@ -93,9 +95,11 @@ class _Listing:
     counts: Counter[str] = field(default_factory=Counter)
     groups: Groups = field(default_factory=dict)
     still_held: int = 0
+    without_owner: int = 0
 
     def count(self, pending: Pending, state: str) -> None:
         self.counts[state] += 1
+        self.without_owner += pending.record.pod.controller is None
         key = pending.record.node_name, pending.decision.deciding.taint
         group = self.groups.setdefault(key, PendingGroup())
         group.counts[state] += 1
@@ -140,7 +144,8 @@ class PendingPages:
                 last, left = some[-1], left - len(some)
                 await asyncio.sleep(0)
             more = last is not None and next(places, None) is not None
-            return StatusPage(now, listing.counts, listing.groups, rows, last if more else None, listing.still_held)
+            numbers = listing.still_held, listing.without_owner
+            return StatusPage(now, listing.counts, listing.groups, rows, last if more else None, *numbers)
 
     async def _recent_listing(self, namespace: str | None, release: Release | None, serves_seconds: float) -> _Listing:
         now, listing = self._clock.now(), self._listing

@@ -81,8 +81,11 @@ class StatusEndpoints:
             )
         except Busy:
             return 503, {"error": "too many requests at the moment: try again"}
-        said = {} if release is None else {"release": release_document(release), "stillHeld": page.still_held}
-        return 200, {**status_document(self._status, page, process), **said, "evictedLately": self._recent(page.now)}
+        document = status_document(self._status, page, process)
+        if release is not None:
+            numbers = {"stillHeld": page.still_held, "withoutOwner": page.without_owner}
+            document |= {"release": release_document(release), **numbers}
+        return 200, {**document, "evictedLately": self._recent(page.now)}
 
     async def explain(self, query: Mapping[str, str]) -> Answer:
         """Answer ``?pod=NS/NAME``."""

@@ -128,6 +128,12 @@ def pause(**flags: Any) -> None:
     allow_from_autoenv=False,
     help="Let only these nodes, zones or namespaces go: pause all others instead of everything.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    allow_from_autoenv=False,
+    help="Change nothing: say how many pods would leave if only these were let go, also from behind an open breaker.",
+)
 @release_flags
 def resume(**flags: Any) -> None:
     """Resume evictions that were paused.
@@ -143,28 +149,41 @@ def resume(**flags: Any) -> None:
     how many pods are evicted at once, as the leader knows, and asks. Without a terminal it needs --yes. The number
     needs the rights to get leases and pods/proxy; without them it is not known.
 
-    Exit codes: 0 resumed, even if nothing was paused; 1 you did not agree; 2 wrong usage, or neither a terminal nor
-    --yes; 3 the API server cannot be reached, or rights are
-    missing.
+    `resume zone/NAME --dry-run` says how many pods would leave if only this zone were let go, whatever holds them now:
+    an open circuit breaker, a pause of all evictions or one of the zone. It writes nothing, asks nothing, and names the
+    commands that do it.
+
+    Exit codes: 0 resumed, even if nothing was paused, or shown; 1 you did not agree; 2 wrong usage, or neither a
+    terminal nor --yes; 3 the API server cannot be reached, or rights are missing, or a dry run cannot count the pods.
     """
     scopes = _scopes(flags)
     if (scopes or flags["only"]) and flags["everything"]:
         raise click.UsageError("--all ends every pause: it takes no nodes, no zone, no namespace and no --only")
+    if flags["only"] and not scopes:
+        raise click.UsageError("--only needs what to release, as zone/NAME, node/NAME or namespace/NAME")
+    if flags["only"] or flags["dry_run"]:
+        _check_alike(scopes, "--only" if flags["only"] else "--dry-run")
+    if flags["dry_run"]:
+        change_control_state(flags, lambda on: _say_what_would_leave(on, scopes, flags))
+        return
     if flags["only"]:
-        if not scopes:
-            raise click.UsageError("--only needs what to release, as zone/NAME, node/NAME or namespace/NAME")
-        if len({scope.kind for scope in scopes}) > 1:
-            raise click.UsageError("--only takes nodes by name, nodes by label (zone/NAME, -l) or namespaces: one kind")
-        if PauseScope("selector") in scopes:
-            raise click.UsageError("-l '' matches all nodes: to release them all, leave --only and -l out")
-        try:
-            Release(only=frozenset(scopes)).others(())
-        except ValueError as why:
-            raise click.UsageError(f"--only cannot pause the other nodes: {why}") from None
         change_control_state(flags, lambda on: _resume_only(on, scopes, flags))
         return
     chosen = None if flags["everything"] else scopes or [EVERYTHING]
     change_control_state(flags, lambda on: _resume(on, chosen, flags))
+
+
+def _check_alike(scopes: Sequence[PauseScope], flag: str) -> None:
+    """Raise a usage error unless all others can be held while these are let go."""
+    if len({scope.kind for scope in scopes}) > 1:
+        raise click.UsageError(f"{flag} takes nodes by name, nodes by label (zone/NAME, -l) or namespaces: one kind")
+    if PauseScope("selector") in scopes:
+        words = "--only and -l" if flag == "--only" else "-l"
+        raise click.UsageError(f"-l '' matches all nodes: to release them all, leave {words} out")
+    try:
+        Release(only=frozenset(scopes)).others(())
+    except ValueError as why:
+        raise click.UsageError(f"{flag} cannot pause the other nodes: {why}") from None
 
 
 def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
@@ -335,6 +354,42 @@ async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping
     for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
     return ExitCode.OK
+
+
+async def _say_what_would_leave(on: Reached, chosen: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
+    """Say how many pods would leave if only the selected scopes were let go, and how to do that; none: everything."""
+    if chosen:
+        await _others(on, chosen)  # They must exist.
+    standing = (await on.state.read() or ControlState()).at(on.clock.now().server_epoch)
+    await tell_leader(on, flags)
+    only = Release(only=frozenset(chosen))
+    ended = None if flags["everything"] else frozenset([EVERYTHING, *only.replaces(standing), *chosen])
+    going = await count_going(on, flags, standing, replace(only, pauses=ended, reset=True))
+    if isinstance(going, str):
+        give_up(ExitCode.UNREACHABLE, await told(on, going))
+    names = " and ".join(map(_argument, chosen))
+    what = f"only {names}" if chosen else "every pause" if flags["everything"] else "the pause of all evictions"
+    done, first = ("let go" if chosen else "ended"), "the circuit breaker were reset and " if going.breaker_open else ""
+    click.echo(await told(on, going, f"{first}{what} {'' if first else 'were '}{done}"))
+    if steps := _steps(standing, chosen, ended, going.breaker_open):
+        complain("nothing was changed; to do it: " + ", then ".join(f"taint-eviction {step}" for step in steps))
+    return ExitCode.OK
+
+
+def _steps(
+    standing: ControlState, chosen: Sequence[PauseScope], ended: frozenset[PauseScope] | None, is_open: bool
+) -> list[str]:
+    """Return the commands that let the selected scopes go (none: everything), in the order of the runbook."""
+    paused = [scope for scope in standing.pauses() if ended is None or scope in ended]
+    if not chosen:
+        resume = [f"resume{' --all' if ended is None else ''}"] if paused else []
+        return [*(["breaker reset"] if is_open else []), *resume]
+    names = " ".join(map(_argument, chosen))
+    if is_open:
+        first = [] if EVERYTHING in paused else ["pause"]
+        return [*first, "breaker reset", f"resume --only {names}"]
+    own = all(scope in chosen for scope in paused)
+    return [f"resume {'' if own else '--only '}{names}"] if paused else []
 
 
 def _instead(kind: str, others: Sequence[PauseScope]) -> str:

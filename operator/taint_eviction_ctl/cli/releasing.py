@@ -47,12 +47,14 @@ def release_flags(command: CommandT) -> CommandT:
 class Going:
     """What the leader says of a release: how many pods leave, from how many nodes, and how many due ones stay held.
 
-    ``rows``: these pods; None: they are not all known. ``breaker_open``: the leader's breaker is open.
+    ``without_owner``: how many of the pods that leave nothing recreates, None: the leader does not say it. ``rows``:
+    the pods that leave; None: they are not all known. ``breaker_open``: the leader's breaker is open.
     """
 
     pods: int
     nodes: int
     still_held: int
+    without_owner: int | None
     rows: list[Row] | None
     breaker_open: bool
 
@@ -86,7 +88,8 @@ async def count_going(on: Reached, flags: Mapping[str, Any], standing: ControlSt
     try:
         async with asyncio.timeout_at(ends_at):
             first = await _up_to_date(asking, query, standing)
-        numbers = first["pendingTotal"], first["pendingNodes"], first["stillHeld"]
+        # A controller of another version may not say how many have no owner.
+        numbers = first["pendingTotal"], first["pendingNodes"], first["stillHeld"], first.get("withoutOwner")
         counted = Going(*numbers, rows=None, breaker_open=bool(first["breaker"]["open"]))
     except Unanswered as error:
         return str(error)
@@ -126,16 +129,30 @@ def _knows(document: Document, standing: ControlState) -> bool:
     return standing.reset_epoch is None or since_epoch is None or since_epoch > standing.reset_epoch
 
 
-async def told(on: Reached, going: Going | str) -> str:
-    """Return one line on the pods that would be evicted."""
+async def told(on: Reached, going: Going | str, supposing: str = "") -> str:
+    """Return one line on the pods that would be evicted; ``supposing``: if what were done, "": what is done next."""
     if isinstance(going, str):
         return f"how many pods would leave is not known: {going}"
-    stay = f"{going.still_held} {'stays' if going.still_held == 1 else 'stay'} held" if going.still_held else ""
+    if supposing:
+        if_so, leave, stays = f"if {supposing}, ", "would leave", "would stay"
+    else:
+        if_so, leave, stays = "", "leaves" if going.pods < 2 else "leave", "stays" if going.still_held == 1 else "stay"
+    stay = f"{going.still_held} {stays} held" if going.still_held else ""
     if not going.pods:
-        return f"no pod leaves now: {f'{stay} although due' if stay else 'none is due'}"
-    leave = "pod leaves" if going.pods == 1 else "pods leave"
-    head = ", ".join(filter(None, (f"{going.pods} {leave} now from {many(going.nodes, 'node')}", stay)))
-    return f"{head}; {await _budgets(on, going.rows)}"
+        return f"{if_so}no pod {leave} now: {f'{stay} although due' if stay else 'none is due'}"
+    head = f"{if_so}{many(going.pods, 'pod')} {leave} now from {many(going.nodes, 'node')}{_for_good(going)}"
+    return f"{', '.join(filter(None, (head, stay)))}; {await _budgets(on, going.rows)}"
+
+
+def _for_good(going: Going) -> str:
+    """Return how many of the pods that leave nothing recreates; "" if it is none."""
+    match going.without_owner:
+        case None:
+            return " (how many of them have no owner is not known: the leader is of another version)"
+        case 0:
+            return ""
+        case count:
+            return f" ({count} {'has' if count == 1 else 'have'} no owner and will not come back)"
 
 
 async def _budgets(on: Reached, rows: list[Row] | None) -> str:
