@@ -549,7 +549,10 @@ async def test_nobody_else_is_concerned(unbounded: Installed, cluster: ClusterUn
 async def test_the_controller_leads_writes_and_evicts(
     installed: Installed, cluster: ClusterUnderTest, config: Path, tmp_path: Path
 ) -> None:
-    """With its rights, its policy and the flags of its pod, it holds the Lease, ends a pause and evicts a pod."""
+    """With its rights, its policy and the flags of its pod, it holds the Lease, ends a pause and evicts a pod.
+
+    The pod has a mark and a note, so a built-in controller that is on leaves it alone: the two do not race for it.
+    """
     where = ("--leader-elect-resource-namespace", installed.namespace)
     own = await asyncio.to_thread(write_own_kubeconfig, config, tmp_path, await token_of(installed))
     flags = ("--leader-elect", *installed.flags, *where)
@@ -564,8 +567,10 @@ async def test_the_controller_leads_writes_and_evicts(
         pause = ("pause", "--for", "2s", "--namespace", cluster.prefix)
         await output_of(*pause, "--kubeconfig", str(config), *named)
         await cluster.eventually(state, pauses)
-        pod = await cluster.create_pod("pod", "a")
-        await cluster.taint("a", "taint-eviction-test/maintenance")
+        await cluster.taint("a", MAINTENANCE["key"])
+        note = json.dumps([{**MAINTENANCE, "seconds": 1}])
+        marked = {**MAINTENANCE, "tolerationSeconds": MARK}
+        pod = await cluster.create_pod("pod", "a", [marked], annotations={NOTE: note})
         await cluster.evicted(pod)
         assert (pod.condition("DisruptionTarget") or {})["status"] == "True"
         await cluster.eventually(state, lambda found: not pauses(found))
