@@ -262,8 +262,7 @@ def _ports(
     parts: PodParts,
     learn_time: Callable[[], Awaitable[None]],
 ) -> Ports:
-    expected = settings.dry_run or settings.adoption.enabled
-    builtin = BuiltinController(clock, metrics.builtin_active, expected=expected)
+    builtin = BuiltinController(clock, metrics.builtin_active, _why_built_in(settings))
     malformed = MalformedObjects(metrics.malformed)
     observations = Observations(malformed, builtin.inspect, parts)
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
@@ -310,6 +309,15 @@ def _ports(
         began=counting.began,
         attempted=attempted,
     )
+
+
+def _why_built_in(settings: Settings) -> str | None:
+    """Return why the built-in controller is on beside this process; None: it should be off."""
+    if settings.dry_run:
+        return "this process is a dry run, so it evicts nothing"
+    if settings.adoption.enabled:
+        return "with --adopt, it evicts the pods whose countdowns are not taken over"
+    return None
 
 
 def _shadow(

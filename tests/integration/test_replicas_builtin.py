@@ -127,19 +127,32 @@ def test_the_built_in_controller_is_logged_at_most_once_an_hour(caplog: pytest.L
     assert "pod-2" in caplog.text
 
 
-def test_a_running_controller_shows_the_built_in_one_in_log_and_metric(tmp_path: Path) -> None:
-    """The condition is on a pod of a tainted node, and arrives through the watch."""
+@pytest.mark.parametrize(
+    ("flags", "advice", "level"),
+    [
+        (["--no-leader-elect"], "switch it off with --controllers=*,-taint-eviction-controller", "WARNING"),
+        (["--adopt"], "with --adopt, it evicts the pods whose countdowns are not taken over", "INFO"),
+        (["--no-leader-elect", "--dry-run"], "this process is a dry run, so it evicts nothing", "INFO"),
+    ],
+)
+def test_a_running_controller_shows_the_built_in_one_in_log_and_metric(
+    tmp_path: Path, flags: list[str], advice: str, level: str
+) -> None:
+    """The condition is on a pod of a tainted node, and arrives through the watch. The advice fits the flags."""
 
-    async def play() -> tuple[str, Theatre]:
+    async def play() -> tuple[str, list[dict[str, Any]], Theatre]:
         async with theatre(tmp_path) as on:
             on.add_node("node-1")
             on.add_pod("pod", "node-1", 60)
-            replica = await on.open("alone", "--no-leader-elect", "--dry-run")
+            replica = await on.open("alone", *flags)
             on.taint("node-1")
             on.server.patch("pods", "pod", condition(on.server.clock.timestamp()), manager=BUILTIN)
-            await until(lambda: replica.said("the built-in controller is still active"))
-            return (await replica.get("/metrics"))[1], on
+            await until(lambda: replica.said("the built-in controller is active"))
+            return (await replica.get("/metrics"))[1], replica.said("the built-in controller is active"), on
 
-    text, on = asyncio.run(play())
+    text, [line], on = asyncio.run(play())
     assert f"{COUNTED} 1.0" in text.splitlines()
-    assert on.changes() == []
+    assert advice in line["message"]
+    assert line["level"] == level
+    if "--dry-run" in flags:
+        assert on.changes() == []

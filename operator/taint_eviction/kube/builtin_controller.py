@@ -27,17 +27,22 @@ _LOG_SECONDS = 3600.0
 # Pods that were counted. When an entry is dropped, its pod has long been deleted.
 _REMEMBERED = 4096
 _OWNED = f'k:{{"type":"{CONDITION_TYPE}"}}'
+_SWITCH_IT_OFF = "the first of the two evicts a pod, so switch it off with --controllers=*,-taint-eviction-controller"
 # Conditions that kubelets alone own.
 _OF_KUBELETS = frozenset(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "ContainersReady"))
 
 
 class BuiltinController:
-    """``counted`` is called once for each pod that another controller marked. ``expected``: log it at INFO only."""
+    """``counted`` is called once for each pod that another controller marked.
 
-    def __init__(self, clock: Clock, counted: Callable[[], None], expected: bool = False) -> None:
+    ``expected``: why the built-in controller is on, which is then logged at INFO; None: it should be switched off.
+    """
+
+    def __init__(self, clock: Clock, counted: Callable[[], None], expected: str | None = None) -> None:
         self._clock = clock
         self._counted = counted
-        self._level = logging.INFO if expected else logging.WARNING
+        self._level = logging.WARNING if expected is None else logging.INFO
+        self._advice = _SWITCH_IT_OFF if expected is None else expected
         self._begun_at = clock.now().at
         self._log_throttle = Throttle(clock, _LOG_SECONDS)
         self._seen: BoundedDict[str, None] = BoundedDict(_REMEMBERED)
@@ -59,10 +64,10 @@ class BuiltinController:
         if self._log_throttle.passes():
             logger.log(
                 self._level,
-                "%s also evicts for NoExecute taints (pod %s): the built-in controller is still active, and whichever "
-                "of the two is first evicts a pod; switch it off with --controllers=*,-taint-eviction-controller",
+                "%s also evicts for NoExecute taints (pod %s): the built-in controller is active; %s",
                 manager,
                 name,
+                self._advice,
             )
 
 
