@@ -55,8 +55,8 @@ def test_the_built_in_controller_evicts_pods_that_do_not_tolerate_the_taint() ->
     plan = taken_over(pod("web", "node-1"), pod("db", "node-1", tolerates(300)))
     assert adopted(plan) == {"web": False, "db": True}
     assert plan.notes == [
-        "the built-in controller evicts 1 of 2 pods, past breaker, budgets, limits and pauses: they do not tolerate a"
-        " taint, or for less than 10 s"
+        "the built-in controller evicts 1 of 2 pods, past breaker, budgets, limits and pauses: pods that tolerate"
+        " a taint for less than 10 s, or not at all (1)"
     ]
 
 
@@ -110,14 +110,38 @@ def test_a_marked_pod_counts_by_its_note() -> None:
 
 
 def test_finished_mirror_terminating_and_own_pods_are_never_taken_over() -> None:
-    """The built-in controller deletes finished pods and this controller's own, and neither evicts the others."""
+    """The built-in controller deletes finished pods and this controller's own, and neither evicts the others. The note
+    says which kinds of pods the built-in controller evicts, and how many of each.
+    """
     own = pod("own", "node-1", tolerates(300), labels={"app.kubernetes.io/name": "taint-eviction-controller"})
-    assert adopted(taken_over(own)) == {"own": False}
     finished = pod("finished", "node-1", tolerates(300))
     finished["status"]["phase"] = "Failed"
     mirror = pod("mirror", "node-1", tolerates(300), annotations={"kubernetes.io/config.mirror": "x"})
     going = pod("going", "node-1", tolerates(300), deletionTimestamp="2026-03-01T11:59:00Z")
-    assert adopted(taken_over(finished, mirror, going)) == {"finished": False, "mirror": None, "going": None}
+    many = [tolerates(300, f"key-{number}") for number in range(64)]
+    plan = taken_over(
+        own,
+        finished,
+        mirror,
+        going,
+        pod("many", "node-1", *many, tolerates(300)),
+        pod("bare-1", "node-1"),
+        pod("bare-2", "node-1"),
+    )
+    assert adopted(plan) == {
+        "own": False,
+        "finished": False,
+        "mirror": None,
+        "going": None,
+        "many": False,
+        "bare-1": False,
+        "bare-2": False,
+    }
+    assert plan.notes == [
+        "the built-in controller evicts 5 of 5 pods, past breaker, budgets, limits and pauses: pods that"
+        " tolerate a taint for less than 10 s, or not at all (2), replicas of this controller (1), pods that have"
+        " finished (1), pods with too many tolerations (1)"
+    ]
 
 
 def test_the_command_says_which_controller_evicts_each_pod(tmp_path: Path) -> None:

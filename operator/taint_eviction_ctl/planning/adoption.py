@@ -4,8 +4,11 @@ A countdown can only be taken over while it runs. A pod that does not tolerate a
 controller at once, and no guard of this controller holds it.
 """
 
-from taint_eviction.core.adoption import may_be_marked
+from collections import Counter
+
+from taint_eviction.core.adoption import has_countdown, may_be_marked
 from taint_eviction.core.decision import counted_seconds
+from taint_eviction.core.objects import Pod
 from taint_eviction_ctl.planning.plan import Plan
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
 from taint_eviction_ctl.planning.wording import many
@@ -16,24 +19,35 @@ def add_adoption(plan: Plan, adopt_from_seconds: float, stopped: bool = False) -
     ``stopped``: hand-back was ordered, so none is. For other pods the plan says what this controller would do: the
     built-in one may be sooner.
     """
+    leaving, left = 0, Counter[str]()
     for pod in plan.pods:
         seconds = _tolerance_seconds(pod)
-        if seconds is not None:
-            pod.adopted = not stopped and 0 < seconds >= adopt_from_seconds and may_be_marked(pod.forecast.pod)
-    leaving = [pod for pod in plan.pods if pod.adopted is not None]
-    builtin = sum(not pod.adopted for pod in leaving)
-    if builtin:
-        why = "hand-back was ordered" if stopped else _why_not(adopt_from_seconds)
+        if seconds is None:
+            continue
+        leaving += 1
+        kind = _kind_left_alone(pod.forecast.pod, seconds, adopt_from_seconds)
+        pod.adopted = not stopped and kind is None
+        if not pod.adopted:
+            left[kind or ""] += 1
+    if left:
+        why = "hand-back was ordered" if stopped else ", ".join(f"{kind} ({n})" for kind, n in left.most_common())
         plan.notes.append(
-            f"the built-in controller evicts {builtin} of {many(len(leaving), 'pod')}, past breaker, budgets, limits"
+            f"the built-in controller evicts {left.total()} of {many(leaving, 'pod')}, past breaker, budgets, limits"
             f" and pauses: {why}"
         )
     elif leaving:
         plan.notes.append("all countdowns are taken over: breaker, budgets, limits and pauses hold the pods")
 
 
-def _why_not(adopt_from_seconds: float) -> str:
-    return f"they do not tolerate a taint, or for less than {adopt_from_seconds:g} s"
+def _kind_left_alone(pod: Pod, seconds: float, adopt_from_seconds: float) -> str | None:
+    """Return the kind of pods to which a pod belongs whose countdowns are never taken over; None: its countdown is."""
+    if pod.finished:
+        return "pods that have finished"
+    if not has_countdown(pod):
+        return "replicas of this controller"
+    if not 0 < seconds >= adopt_from_seconds:
+        return f"pods that tolerate a taint for less than {adopt_from_seconds:g} s, or not at all"
+    return None if may_be_marked(pod) else "pods with too many tolerations"
 
 
 def _tolerance_seconds(pod: PlannedPod) -> float | None:
