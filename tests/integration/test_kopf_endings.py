@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -157,13 +158,28 @@ async def test_a_stream_that_is_always_refused_with_429_ends_the_watch_by_silenc
         assert len(server.requests.select(verb="list", resource="nodes")) > 1
 
 
-@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis"])
-async def test_a_failed_discovery_ends_the_watch_and_is_repeated_later(path: str) -> None:
+async def test_a_failed_discovery_ends_the_watch_and_is_repeated_later() -> None:
     """A refusal is not stored as the result of discovery."""
     async with ApiServer() as server, watcher_of(server) as watcher:
-        server.faults.add(path=f"^{path}$", status=503, message="not yet")
+        server.faults.add(path="^/api/v1$", status=503, message="not yet")
         with pytest.raises(WatchEnded, match=r"^503: not yet$"):
             await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
+        server.faults.clear()
+        async with watching(watcher, NodesScope()):
+            pass
+
+
+@pytest.mark.parametrize(
+    "answer", ["{}", "null", '{"versions":[]}', '{"resources":[{"name":"nodes"},{"name":"pods"}]}']
+)
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis"])
+async def test_no_answer_to_discovery_ends_all_later_watches(path: str, answer: str) -> None:
+    """A gateway may answer with JSON of its own while the API server starts."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.faults.add(path=f"^{path}$", status=200, message=answer, plain_text=True)
+        with contextlib.suppress(WatchEnded):
+            async with watching(watcher, NodesScope()):
+                pass
         server.faults.clear()
         async with watching(watcher, NodesScope()):
             pass

@@ -38,9 +38,7 @@ EXEMPT = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",  # which rights are missing, if a person started it
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",  # whose rights the admission policy must narrow
     "/version",  # when a second of the server's clock begins
-    "/api",  # Kopf discovers nodes and pods
-    "/api/v1",
-    "/apis",
+    "/api/v1",  # whether there are nodes and pods
 }
 
 

@@ -170,7 +170,7 @@ def test_any_answer_about_resources_ends_a_watch_at_worst(found: Any) -> None:
 
     async def run() -> None:
         discovery = Discovery("http://api", 1.0)
-        session = ReadSession(lambda answer: discovery.keep("/", answer, found))
+        session = ReadSession(lambda _answer: found)
         with contextlib.suppress(WatchEnded):
             await discovery.ask(lambda: cast(aiohttp.ClientSession, session))
 

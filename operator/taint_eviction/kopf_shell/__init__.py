@@ -13,7 +13,7 @@ its watches, for thousands of objects that belong to others. Each module works a
   and events that change nothing are dropped, which costs a hundredth of that.
 - ``watch_interceptor``, ``responses``: Kopf tells a handler neither that a list is complete nor that a stream is alive.
   Both are read from the HTTP responses on their way to Kopf.
-- ``discovery``: every embedded Kopf asks which resources exist. One set of responses serves all of them.
+- ``discovery``: every embedded Kopf asks which resources exist. Answers from memory serve all of them.
 - ``api_session``: Kopf closes its HTTP session after a 401 and refuses the same credentials again. Every login gets a
   session of its own over one shared connector.
 - ``endings``, ``kopf_log``: Kopf reports one failure several times, with tracebacks. A watch ends with one line.

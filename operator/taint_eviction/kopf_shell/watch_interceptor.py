@@ -162,7 +162,7 @@ class WatchInterceptor:
             self.alive_at = self._loop.time()
         match purpose:
             case Purpose.DISCOVER:
-                response.rewrite = lambda _status, found: self._discovery.keep(request.url.path, response, found)
+                pass
             case Purpose.LIST:
                 if "continue" not in request.url.query:
                     self._watch_filter.begin_list()
