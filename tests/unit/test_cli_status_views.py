@@ -153,7 +153,7 @@ def test_a_breaker_that_is_open_says_at_which_threshold_why() -> None:
     on.brain.evaluate(moment(0))
     assert headline(on) == [
         f"circuit breaker: OPEN since {SINCE_UTC}; see taint-eviction breaker",
-        "  tainted  3 of 5  60 %  opens above 2     OPEN  2 more tainted: no pod leaves",
+        "  tainted  3 of 5  60 %  opens above 2     OPEN  2 more tainted nodes do not count: no pod to evict",
         "  lost     0 of 5   0 %  opens above 55 %",
     ]
     assert of(status(on), width=60)[3] == "  tainted  3 of 5  60 %  opens above 2     OPEN"

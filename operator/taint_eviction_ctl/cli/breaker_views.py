@@ -17,16 +17,16 @@ _HEADER = ("NODE", "TAINT", "PODS", "HELD", "LEAVE AFTER A RESET")
 _ZONE_HEADER = ("ZONE", "NODES", "TAINTED", "NOT READY", "LOST", "SHARE", "OPENS ABOVE", "LOST NODES")
 _ZONE_COUNTS = ("notReady", "newlyNotReady", "newlyTainted", "counted")
 
-# Why nodes are not counted, in few words; the document has a sentence for each.
+# Why nodes that are tainted, or lost, are not counted, in few words; the document has a sentence for each.
 _UNCOUNTED = {
     "excluded": "excluded by a label",
     "control_plane": "control plane",
     "unlisted": "pods not listed yet",
-    "known": "before the reset",
-    "old": "before the window",
-    "no_eviction": "no pod leaves",
-    "undated": "without a date",
-    "apart": "at another time",
+    "known": "{} before the reset",
+    "old": "{} before the window",
+    "no_eviction": "no pod to evict",
+    "undated": "since when is not known",
+    "apart": "{} at another time",
 }
 
 
@@ -154,14 +154,17 @@ def _verdict(criterion: Mapping[str, Any], breaker: Mapping[str, Any]) -> str:
 
 
 def _not_counted(criterion: Mapping[str, Any], room: int | None) -> str:
-    """Return how many more nodes are tainted or lost, and why they do not count; shorter where the room is."""
-    counts = {each["reason"]: each["count"] for each in criterion["notCounted"]}
+    """Return how many more nodes are tainted or lost, and why they do not count; shorter where there is little room."""
+    became, are = ("tainted", "tainted") if criterion["kind"] == "tainted" else ("lost", "unready")
+    counts = {
+        _UNCOUNTED.get(each["reason"], each["reason"]).format(became): each["count"] for each in criterion["notCounted"]
+    }
     if not counts:
         return ""
-    words = [f"{count} {_UNCOUNTED.get(reason, reason)}" for reason, count in counts.items()]
-    total, why = sum(counts.values()), _UNCOUNTED.get(*counts, *counts) if len(counts) == 1 else ", ".join(words)
-    are = "tainted" if criterion["kind"] == "tainted" else "not ready"
-    texts = f"{total} more {are}: {why}", f"{total} more: {why}", f"{total} more: see breaker"
+    total, why = sum(counts.values()), ", ".join(f"{count} {reason}" for reason, count in counts.items())
+    why = next(iter(counts)) if len(counts) == 1 else why
+    more, do = many(total, f"more {are} node"), "does" if total == 1 else "do"
+    texts = f"{more} {do} not count: {why}", f"{total} uncounted: {why}", f"{total} uncounted: see breaker"
     return next((text for text in texts if room is None or len(text) <= room), "")
 
 
