@@ -58,3 +58,31 @@ def test_the_table_says_why_budgets_do_not_count(tmp_path: Path) -> None:
     result = run(str(file), "--taint", f"node-1={OFF}:NoExecute", "--now", NOON_TEXT)
     assert result.exit_code == 0, result.output
     assert BY_DELETE_OUT_OF_SERVICE in result.output
+
+
+def test_pods_that_are_terminating_are_freed(tmp_path: Path) -> None:
+    """They are what the taint is for: their kubelet is away. A ready node ends its pods by itself."""
+    going, owned = (
+        pod(name, owner=owner, deletionTimestamp=NOON_TEXT) for name, owner in (("db-0", ""), ("w", "Job/w"))
+    )
+    elsewhere = pod("elsewhere", "node-2", deletionTimestamp=NOON_TEXT)
+    file = tmp_path / "cluster.json"
+    for ready, effect, outcome, bare in (
+        ("Unknown", "NoExecute", "freed", 1),
+        ("Unknown", "NoSchedule", "freed", 1),
+        ("True", "NoExecute", "stays", 0),
+    ):
+        nodes = [{**off(ready), "spec": {}}, node("node-2")]
+        items = [*nodes, going, owned, elsewhere]
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        words = (str(file), "--taint", f"node-1={OFF}:{effect}", "--now", NOON_TEXT)
+        document = json.loads(run(*words, "-o", "json").stdout)
+        told = {each["name"]: each["outcome"] for each in document["pods"]}
+        assert told == {"db-0": outcome, "w": outcome, "elsewhere": "stays"}
+        assert document["counts"]["bare"] == bare
+        sentence = "2 Terminating pods would be force-deleted by PodGC; 1 bare pod gone for good"
+        assert (sentence in document["summary"]) is (outcome == "freed")
+        rows = [line for line in run(*words).stdout.splitlines() if "PodGC force-deletes it" in line]
+        assert [row.split()[:2] for row in rows] == (
+            [["freed", "shop/db-0"], ["freed", "shop/w"]] if outcome == "freed" else []
+        )

@@ -67,8 +67,10 @@ def _more(shown: int, total: int, what: str) -> None:
 def _print_pods(plan: Plan, wide: bool) -> None:
     leaving = sorted(plan.leaving, key=lambda pod: (pod.shown_at or 0.0, pod.order is not None))
     if not wide:
-        rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in leaving]
-        title = "pods that leave, or are blocked" if plan.held else "pods that leave"
+        shown = [*plan.freed, *leaving]
+        rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in shown]
+        others = [*(["are freed"] if plan.freed else []), *(["are blocked"] if plan.held else [])]
+        title = ", or ".join(["pods that leave", *others])
         _table(title, ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
         _more(_MAX_PODS, len(rows), "pods")
         return
@@ -91,13 +93,15 @@ def _print_pods(plan: Plan, wide: bool) -> None:
 
 def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
     if pod.leaves_at is None:
-        return "orphaned" if pod.forecast.orphaned else "stays", ""
+        return "orphaned" if pod.forecast.orphaned else "freed" if pod.freed else "stays", ""
     at = pod.leaves_at if pod.holders or pod.shown_at is None else pod.shown_at
     return "blocked" if pod.holders else leaves(at, plan), moment(at, plan.now)
 
 
 def _why(pod: PlannedPod, plan: Plan) -> str:
     parts = [why(pod.forecast)]
+    if pod.freed:
+        parts.append("PodGC force-deletes it: its node is out of service")
     if pod.out_of_service:
         parts.append(BY_DELETE_OUT_OF_SERVICE)
     if pod.handling is not None and pod.handling.node_lost:

@@ -33,6 +33,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "blocked": sum(pod.blocked for pod in plan.leaving),
             "paused": sum(bool(pod.paused_by) for pod in plan.leaving),
             "recreatedForEver": sum(pod.recreated_for_ever for pod in plan.leaving),
+            "freed": len(plan.freed),
             "orphaned": sum(pod.forecast.orphaned for pod in plan.pods),
             "unread": plan.inventory.unread,
         },
@@ -72,7 +73,7 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
         "uid": pod.ref.uid,
         "node": pod.facts.pod.node_name,
         "owner": None if owner is None else {"kind": owner.kind, "name": owner.name},
-        "outcome": "leaves" if pod.leaves_at is not None else "orphaned" if found.orphaned else "stays",
+        "outcome": _outcome(pod),
         **_decided(found.decision, now),
         "why": why(found),
         "goesAt": None if pod.goes_at is None else format_rfc3339(now.epoch_of(pod.goes_at)),
@@ -92,6 +93,12 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
         **_by_rule(pod.handling),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _outcome(pod: PlannedPod) -> str:
+    if pod.leaves_at is not None:
+        return "leaves"
+    return "orphaned" if pod.forecast.orphaned else "freed" if pod.freed else "stays"
 
 
 def _order(order: PlannedOrder, now: Moment) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from taint_eviction.core.decision import DecisionPolicy, Evict
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.matching import discouraging, repelling
-from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, NamespacedName, PodRef, Taint
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, handling_of
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction_ctl.planning.budgets import covered as _covered
@@ -104,6 +104,11 @@ class Plan:
         return [pod for pod in self.leaving if pod.holders]
 
     @property
+    def freed(self) -> list[PlannedPod]:
+        """The pods that are Terminating and that PodGC force-deletes, since their nodes are out of service."""
+        return [pod for pod in self.pods if pod.freed]
+
+    @property
     def harmless_effects(self) -> list[str]:
         """The effects of the added taints that evict nobody."""
         before = {name: facts.node.taints for name, facts in self.inventory.nodes.items()}
@@ -145,6 +150,7 @@ def make_plan(
     plan.leaving = [pod for _, _, pod in sorted(found, key=lambda each: each[:2])]
     _add_handling(plan)
     _add_nodes(plan)
+    _add_freed(plan)
     _add_scheduling(plan)
     _add_up(plan)
     covered = _cover(plan)
@@ -167,6 +173,17 @@ def _add_nodes(plan: Plan) -> None:
         plan.nodes[name] = PlannedNode(name, facts.zone, taints, name in plan.what_if.deleted_nodes, Tally())
         if note := out_of_service_note(replace(facts.node, taints=taints)):
             plan.notes.append(f"node {name}: {note}")
+
+
+def _add_freed(plan: Plan) -> None:
+    """Note the pods that PodGC force-deletes; it asks for no effect of the taint."""
+    off = {
+        name
+        for name, node in plan.nodes.items()
+        if not plan.inventory.nodes[name].node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in node.taints)
+    }
+    for pod in plan.pods:
+        pod.freed = pod.facts.pod.terminating and pod.facts.pod.node_name in off
 
 
 def _add_scheduling(plan: Plan) -> None:

@@ -41,7 +41,7 @@ class PlannedPod:
     ``repelled_by``: the taints because of which it could not be scheduled on its node again; ``discouraged_by``: those
     because of which the scheduler would avoid the node. ``kept_from``: for a pod without a node, by node the taints
     because of which it could not be scheduled there. ``recreated_for_ever``: its DaemonSet recreates it on the tainted
-    node each time.
+    node each time. ``freed``: it is Terminating, and PodGC force-deletes it, since its node is out of service.
 
     ``handling``: how it would be evicted; None: it stays. ``goes_at``: when that happens, after all for which it waits;
     None: it stays, or something keeps it. ``deletes_at``: the same, if budgets have refused it before. ``verdict``: the
@@ -61,6 +61,7 @@ class PlannedPod:
     budgets: tuple[Budget, ...] = ()
     kept_from: dict[str, tuple[Taint, ...]] = field(default_factory=dict)
     recreated_for_ever: bool = False
+    freed: bool = False
     handling: Handling | None = None
     goes_at: float | None = None
     deletes_at: float | None = None
@@ -90,7 +91,7 @@ class PlannedPod:
     @property
     def lost(self) -> bool:
         """Return whether the pod is lost: the pod or its node is deleted, and no controller recreates it."""
-        return self.facts.bare and (self.leaves_at is not None or self.forecast.orphaned)
+        return self.facts.bare and (self.leaves_at is not None or self.forecast.orphaned or self.freed)
 
     @property
     def paused_by(self) -> str:

@@ -116,7 +116,8 @@ def summary(plan: Plan) -> str:
     if not scope:
         effects = " or ".join(plan.harmless_effects)
         why = f"a taint with the effect {effects} evicts nobody" if effects else f"{_of_nodes(plan)} NoExecute taint"
-        return f"no pod {would} leave: {why}{_unknown(plan)}{_unread(plan)}"
+        parts = [f"no pod {would} leave: {why}", *_consequences(plan, would)]
+        return "; ".join(parts) + _unknown(plan) + _unread(plan)
     later = plan.what_if.at - plan.now.at
     at = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): " if later >= _AT_ONCE_SECONDS else ""
     total = f"{many(sum(node.tally.total for node in scope), 'pod')} on {many(len(scope), 'node')}"
@@ -173,6 +174,8 @@ def _consequences(plan: Plan, would: str) -> list[str]:
         blocking = sum(bool(each.blocked) for each in plan.budgets)
         by = f" by {many(blocking, 'budget')}" if blocking else ""
         found.append(f"{many(blocked, 'pod')} {would} be blocked{by} for a time")
+    if plan.freed:
+        found.append(f"{many(len(plan.freed), 'Terminating pod')} {would} be force-deleted by PodGC")
     if plan.bare:
         found.append(f"{many(len(plan.bare), 'bare pod')} gone for good")
     if for_ever:
