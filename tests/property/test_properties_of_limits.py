@@ -4,7 +4,7 @@ Instants are quarters of a second and rates are powers of two, so that floats ho
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -163,7 +163,8 @@ class LimitsMachine(RuleBasedStateMachine):
         self.history = History([(-1.0, policy)], order=[policy])
         self.wanted: dict[str, tuple[FlowKey, float, bool]] = {}
         self.flying: dict[str, Begun] = {}
-        self.waits: dict[bool, dict[str, Counter[str]]] = {False: {}, True: {}}
+        # By which queue and what takes turns: nodes, or the namespaces of one node.
+        self.waits: defaultdict[tuple[bool, str], dict[str, Counter[str]]] = defaultdict(dict)
 
     def may_go(self, retry: bool) -> dict[str, tuple[FlowKey, float]]:
         """Compute from scratch which pods may be evicted, each with its flow and deadline."""
@@ -226,13 +227,15 @@ class LimitsMachine(RuleBasedStateMachine):
         """Note that a pod leaves its place in the queue: the turns of its node are counted anew."""
         if uid in self.wanted:
             key, _, retry = self.wanted[uid]
-            self.waits[retry].pop(key.node_name, None)
+            self.waits[retry, ""].pop(key.node_name, None)
+            self.waits[retry, key.node_name].pop(key.namespace, None)
 
     @rule(retry=st.booleans(), most=st.integers(1, 6))
     def take(self, retry: bool, most: int) -> None:
-        """An eviction begins if and only if a pod may be evicted: the most overdue of its node, and nodes take turns.
+        """An eviction begins if and only if a pod may be evicted.
 
-        Exempt pods go before all others, the most overdue first, and use no node's turn.
+        It is the most overdue of its node and namespace. Nodes take turns, and so do the namespaces of each node.
+        Exempt pods go before all others, the most overdue first, and use no turn.
         """
         self.queue.advance(self.now)
         for _ in range(most):
@@ -248,17 +251,19 @@ class LimitsMachine(RuleBasedStateMachine):
             key, fire_at = before[uid]
             assert key.bypasses_limits == any(other.bypasses_limits for other, _ in before.values())
             rivals = [(other, at) for other, at in before.values() if other.bypasses_limits or not key.bypasses_limits]
-            assert fire_at == min(at for other, at in rivals if key.bypasses_limits or other.node_name == key.node_name)
+            assert fire_at == min(at for other, at in rivals if key.bypasses_limits or other[:2] == key[:2])
             if not key.bypasses_limits:
-                self.check_turns({other.node_name for other, _ in before.values()}, key.node_name, retry)
+                self.check_turns((retry, ""), {other.node_name for other, _ in before.values()}, key.node_name)
+                on_node = {other.namespace for other, _ in before.values() if other.node_name == key.node_name}
+                self.check_turns((retry, key.node_name), on_node, key.namespace)
             limited = {scope for scope in scopes_of(key) if limit_of(self.history.policy, scope) != UNLIMITED}
             self.flying[uid] = Begun(key, limited)
             self.history.begun.append(self.flying[uid])
             del self.wanted[uid]
 
-    def check_turns(self, waiting: set[str], served: str, retry: bool) -> None:
-        """Assert that no node gets more than one turn more than another that waits and may evict."""
-        waits = self.waits[retry] = {name: self.waits[retry].get(name, Counter()) for name in waiting}
+    def check_turns(self, among: tuple[bool, str], waiting: set[str], served: str) -> None:
+        """Assert that none gets more than one turn more than another that waits and may evict."""
+        waits = self.waits[among] = {name: self.waits[among].get(name, Counter()) for name in waiting}
         for name, counts in waits.items():
             counts[served] += 1
             assert counts[served] <= counts[name] + 1
@@ -312,14 +317,14 @@ class LimitsMachine(RuleBasedStateMachine):
         self.history.policies.append((self.now, policy))
         self.history.order.append(policy)
         self.queue.change_policy(policy, self.now)
-        self.waits = {False: {}, True: {}}
+        self.waits.clear()
 
     @rule(held=st.sets(st.sampled_from(NODES), max_size=2))
     def pause(self, held: set[str]) -> None:
         """Nodes are paused and resumed."""
         self.held = held
         self.queue.reconsider()
-        self.waits = {False: {}, True: {}}
+        self.waits.clear()
 
     # What always holds
 
@@ -356,7 +361,7 @@ class LimitsMachine(RuleBasedStateMachine):
             self.queue.cancel(self.record(f"p{number}"))
         assert hints(self.queue) == {}
         for one in (self.queue._due_first, self.queue._due_again):
-            assert not any([one._ready, one._kept, one._calls, one._flows, one._next_turns])
+            assert not any([one._ready, one._kept, one._calls, one._flows, len(one._turns)])
         later = self.now + 1e6
         assert all(bucket.is_idle(later) for bucket in self.queue._limits._buckets.values())
 

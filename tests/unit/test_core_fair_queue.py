@@ -75,18 +75,45 @@ class WaitingPods:
 # Turns
 
 
-def test_each_nodes_most_overdue_pod_is_first() -> None:
-    """This order ignores namespaces and rules; equally overdue pods keep the order in which they came."""
+def test_the_most_overdue_pod_of_a_node_and_namespace_is_first() -> None:
+    """Rules do not change this order; equally overdue pods keep the order in which they came."""
     it = WaitingPods()
     for uid, flow, fire_at in [
-        ("c", key(namespace="shop"), 3),
-        ("a", key(namespace="bank"), 1),
-        ("d", key(namespace="bank"), 4),
+        ("c", key(), 3),
+        ("a", key(rule="slow"), 1),
+        ("d", key(), 4),
         ("b", key(rule="slow"), 2),
-        ("d2", key(namespace="shop"), 4),
+        ("d2", key(rule="slow"), 4),
     ]:
         it.add(uid, flow, fire_at)
     assert it.all() == ["a", "b", "c", "d", "d2"]
+
+
+def test_the_namespaces_of_a_node_take_turns() -> None:
+    """Many pods of one namespace, due earlier, do not keep those of another one waiting."""
+    it = WaitingPods()
+    it.crowd([f"many{number}" for number in range(5)], key(namespace="tenant"), 0)
+    it.crowd(["few0", "few1"], key(namespace="shop"), 100)
+    assert it.all() == ["many0", "few0", "many1", "few1", "many2", "many3", "many4"]
+
+
+def test_namespaces_take_turns_on_each_node_by_itself() -> None:
+    """A namespace that had its turn on one node has not had it on another."""
+    it = WaitingPods()
+    it.crowd(["a1", "a2"], key("a", "tenant"), 0)
+    it.crowd(["b1", "b2"], key("b", "tenant"), 0)
+    it.add("a3", key("a", "shop"), 100)
+    it.add("b3", key("b", "shop"), 100)
+    assert it.all() == ["a1", "b1", "a3", "b3", "a2", "b2"]
+
+
+def test_a_namespace_that_comes_later_takes_part_from_the_current_turn_on() -> None:
+    """It does not make up for turns that it has missed on its node."""
+    it = WaitingPods()
+    it.crowd(["a1", "a2", "a3", "a4", "a5"], key(namespace="tenant"))
+    assert [it.take(), it.take(), it.take()] == ["a1", "a2", "a3"]
+    it.crowd(["b1", "b2", "b3"], key(namespace="shop"), 100)
+    assert it.all() == ["b1", "a4", "b2", "a5", "b3"]
 
 
 def test_nodes_take_turns() -> None:
@@ -144,7 +171,7 @@ def test_turns_begin_anew_when_no_pod_waits() -> None:
     it.add("a4", key("a"), 0)
     it.add("b1", key("b"), 1)
     assert it.all() == ["a4", "b1"]
-    assert (it.flows._next_turns, it.flows._turn, it.flows._flows, it.flows._ready) == ({}, 0, {}, [])
+    assert (len(it.flows._turns), it.flows._flows, it.flows._ready) == (0, {}, [])
 
 
 def test_a_more_overdue_pod_that_comes_later_moves_its_node_forward() -> None:
@@ -581,7 +608,7 @@ def test_nodes_whose_turn_is_over_are_forgotten() -> None:
     for number in range(1000):
         it.add(f"u{number}", key(f"n{number}"), number)
         assert it.take() == f"u{number}"
-    assert it.flows._next_turns == {}
+    assert len(it.flows._turns) == 0
 
 
 def test_nodes_that_do_not_wait_are_forgotten_while_others_wait_for_long() -> None:
@@ -592,8 +619,8 @@ def test_nodes_that_do_not_wait_are_forgotten_while_others_wait_for_long() -> No
     for number in range(1000):
         it.add(f"u{number}", key(f"n{number}", f"s{number}"), number)
         assert it.evict(number / 1000) == [f"u{number}"]
-    assert len(it.flows._next_turns) <= 2 * 1 + 64 + 1
-    assert it.flows._next_turns["a"] == 1
+    assert len(it.flows._turns) <= 2 * 2 * 1 + 64 + 2
+    assert it.flows._turns.next(("a",)) == 1
 
 
 class Counted(WaitingPods):

@@ -1,14 +1,16 @@
-"""The order of the pods that are due: nodes take turns, and each node's most overdue pod is first.
+"""The order of the pods that are due: nodes take turns, on each node its namespaces do, and of these pods the most
+overdue is first, so that neither many pods of a node nor many of a namespace keep others waiting.
 A flow contains the due pods of one node and namespace with one rule of the policy: limits and pauses apply to a flow as
 a whole. If a limit is used up, its flows wait aside; once the limit has room, it calls the first of them, which
 takes part again. A flow that is held waits until ``reconsider`` is called. Every waiting pod can be cancelled.
 Exempt flows come before all others, the most overdue first. No limit applies to them, and their evictions take no turn
-from their node.
+from their node and namespace.
 A node that comes later takes part from the current turn on: it neither overtakes the others indefinitely, nor waits
-until they are done. In each turn the node with the most overdue pod is first. So while a node waits, every other node
-gets at most one turn more than this node.
+until they are done. So while a node waits, every other node gets at most one turn more than this node. The same holds
+for the namespaces of a node. In each turn, nodes with a namespace that has not yet had its turn there are first, and of
+these and the others the one with the most overdue pod.
 Passive: the caller passes the time, and says what holds and limits a flow. The entries are hints; the truth is in the
-pods' records. Only the turns of the nodes are kept here alone.
+pods' records. Only the turns are kept here alone.
 """
 
 import heapq
@@ -65,8 +67,44 @@ class _Flow:
         self.called_by: TokenBucket | None = None
 
 
+# A node, by its name, or a namespace on a node, by both names.
+_Sharer = tuple[str, ...]
+
+
+class _Turns:
+    """How many turns nodes have had, and namespaces on each node."""
+
+    def __init__(self) -> None:
+        # By those who take turns with each other: all nodes (no name), or all namespaces of a node (its name).
+        self._current: dict[_Sharer, int] = {}
+        self._next: dict[_Sharer, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._next)
+
+    def next(self, sharer: _Sharer) -> int:
+        """Return which turn is the next of a node or namespace."""
+        return max(self._current.get(sharer[:-1], 0), self._next.get(sharer, 0))
+
+    def has_had(self, sharer: _Sharer) -> bool:
+        """Return whether a node or namespace has had the current turn."""
+        return self.next(sharer) > self._current.get(sharer[:-1], 0)
+
+    def count(self, sharer: _Sharer) -> None:
+        """Note that a node or namespace has had its turn."""
+        turn = self.next(sharer)
+        self._current[sharer[:-1]] = turn
+        self._next[sharer] = turn + 1
+
+    def keep(self, sharers: set[_Sharer]) -> None:
+        """Forget all others."""
+        self._current = {group: turn for group, turn in self._current.items() if not group or group in sharers}
+        self._next = {sharer: turn for sharer, turn in self._next.items() if sharer in sharers}
+
+
 class _Place(NamedTuple):
     turn: int
+    has_had_turn_on_node: bool
     fire_at: float
     order: int
     flow: _Flow
@@ -80,6 +118,11 @@ class _Kept:
     def __init__(self) -> None:
         self.places: list[_Place] = []
         self.call_at: float | None = None
+
+
+def _sharers(key: FlowKey) -> tuple[_Sharer, _Sharer]:
+    """Return the node of a flow, and its namespace on that node."""
+    return (key.node_name,), (key.node_name, key.namespace)
 
 
 class FairQueue:
@@ -102,8 +145,7 @@ class FairQueue:
         self._ready: list[_Place] = []
         self._kept: dict[TokenBucket, _Kept] = {}
         self._calls: list[tuple[float, int, TokenBucket]] = []
-        self._turn = 0
-        self._next_turns: dict[str, int] = {}
+        self._turns = _Turns()
         self._counted = 0
         self._blocked = 0
         # How many pods are in flows that bypass limits and are not held.
@@ -204,7 +246,7 @@ class FairQueue:
     # The places of flows
 
     def _put(self, flow: _Flow) -> None:
-        """Place a flow by its most overdue pod and its node's turn; a held flow has no place."""
+        """Place a flow by the turns of its node and namespace, and its most overdue pod; a held flow has no place."""
         if flow.blocked:
             return
         places = self._ready if flow.keeper is None else self._kept.setdefault(flow.keeper, _Kept()).places
@@ -217,14 +259,15 @@ class FairQueue:
     def _place(self, flow: _Flow) -> _Place:
         while self._entries.get(flow.entries[0].ref.key) is not flow.entries[0]:
             heapq.heappop(flow.entries)
-        turn = -1 if flow.key.bypasses_limits else max(self._turn, self._next_turns.get(flow.key.node_name, 0))
-        return _Place(turn, flow.entries[0].fire_at, flow.entries[0].order, flow)
+        node, namespace = _sharers(flow.key)
+        turns = (-1, False) if flow.key.bypasses_limits else (self._turns.next(node), self._turns.has_had(namespace))
+        return _Place(*turns, flow.entries[0].fire_at, flow.entries[0].order, flow)
 
     def _first(self, places: list[_Place]) -> _Flow | None:
         """Return the first flow; correct outdated places on the way."""
         while places:
             place, flow = places[0], places[0].flow
-            if flow.place is place and place[:3] == self._place(flow)[:3]:
+            if flow.place is place and place[:-1] == self._place(flow)[:-1]:
                 return flow
             heapq.heappop(places)
             if flow.place is place:
@@ -274,16 +317,15 @@ class FairQueue:
         entry = heapq.heappop(flow.entries)
         del self._entries[entry.ref.key]
         if not flow.key.bypasses_limits:
-            self._count_turn(flow.key.node_name)
+            self._count_turn(flow.key)
         self._leave(flow)
         return entry.ref
 
-    def _count_turn(self, node_name: str) -> None:
-        self._turn = max(self._turn, self._next_turns.get(node_name, 0))
-        self._next_turns[node_name] = self._turn + 1
-        if _outnumber(self._next_turns, len(self._flows)):
-            waiting = {key.node_name for key in self._flows}
-            self._next_turns = {name: turn for name, turn in self._next_turns.items() if name in waiting}
+    def _count_turn(self, key: FlowKey) -> None:
+        for sharer in _sharers(key):
+            self._turns.count(sharer)
+        if _outnumber(self._turns, 2 * len(self._flows)):
+            self._turns.keep({sharer for key in self._flows for sharer in _sharers(key)})
 
     def _leave(self, flow: _Flow) -> None:
         flow.live -= 1
@@ -297,7 +339,7 @@ class FairQueue:
             flow.entries = [entry for entry in flow.entries if self._entries.get(entry.ref.key) is entry]
             heapq.heapify(flow.entries)
         if not self.free:
-            self._ready, self._kept, self._calls, self._next_turns, self._turn = [], {}, [], {}, 0
+            self._ready, self._kept, self._calls, self._turns = [], {}, [], _Turns()
 
     def _count(self) -> int:
         self._counted += 1
