@@ -57,6 +57,17 @@ def test_a_full_file_becomes_the_previous_file(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_bytes() == b"head\nagain\nline 11\n"
 
 
+def test_a_head_that_is_longer_than_a_file_may_be_is_not_written_for_each_line(tmp_path: Path) -> None:
+    """In a large cluster all that a journal knows may need more than its bound: the file grows to twice that."""
+    lines = rotating(tmp_path / "log", 20, b"head of the cluster\n")
+    for number in range(10):
+        lines.write(b"line %d\n" % number)
+    lines.close()
+    head = "head of the cluster\nagain\n"
+    assert (tmp_path / "log.1").read_text() == head + "line 4\nline 5\nline 6\n"
+    assert (tmp_path / "log").read_text() == head + "line 7\nline 8\nline 9\n"
+
+
 def test_a_file_that_cannot_be_opened_ends_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One line says what ends and where; nothing is raised then or later."""
     lines = rotating(tmp_path / "none" / "log")

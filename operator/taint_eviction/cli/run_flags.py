@@ -152,7 +152,13 @@ _RECORDS = (
         metavar="FILE",
         help="Write what the controller observes and does to this file, for replay. The previous file is FILE.1.",
     ),
-    flag("--journal-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
+    flag(
+        "--journal-megabytes",
+        type=click.IntRange(1),
+        default=64,
+        help="Maximum size of each of the two files. A file begins with all that is known, and grows to twice that"
+        " where this is more.",
+    ),
     flag(
         "--audit-log",
         metavar="FILE",

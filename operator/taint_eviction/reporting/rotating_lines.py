@@ -55,7 +55,7 @@ class Lines:
 
 class RotatingLines(Lines):
     """Lines in a file. A full file is renamed to ``FILE.1``, and a new one begins. ``max_bytes`` bounds each of the
-    two.
+    two, unless what comes before the first line needs more than half of that: then the file grows to twice as much.
 
     Existing content stays; after an incomplete last line, a new line begins. ``begin`` returns what comes before the
     first line; its argument tells whether this file continues another one that this process has written.
@@ -73,6 +73,7 @@ class RotatingLines(Lines):
         self._max_bytes = max_bytes
         self._begin = begin
         self._size = 0
+        self._bound = max_bytes
         self._begun = False
         self._open("ab")
 
@@ -80,7 +81,7 @@ class RotatingLines(Lines):
         """Append a line."""
         if self._file is None:
             return
-        if self._size and self._size + len(line) > self._max_bytes:
+        if self._size and self._size + len(line) > self._bound:
             self._rotate()
         elif not self._begun:
             self._append(self._begin(False))
@@ -101,6 +102,8 @@ class RotatingLines(Lines):
             return
         self._open("wb")
         self._append(self._begin(self._begun))
+        # Otherwise each line could begin another file, with all that comes before the first line.
+        self._bound = max(self._max_bytes, 2 * self._size)
 
     def _open(self, mode: str) -> None:
         try:
