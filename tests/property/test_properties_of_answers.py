@@ -9,6 +9,7 @@ import json
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,13 +27,19 @@ from tests.unit.builders import at_once
 from taint_eviction.core.control_state import EVERYTHING, Latch, Pause
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.core.pod_parts import ALL_PARTS
+from taint_eviction.kube.adoptions import Adoptions
 from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.kube.api_reader import ApiReader
 from taint_eviction.kube.api_writer import ApiWriter
 from taint_eviction.kube.lease import KubernetesLease
 from taint_eviction.kube.malformed import MalformedObjects
+from taint_eviction.kube.own_policy import OwnPolicy
+from taint_eviction.kube.preflight import missing_rights
 from taint_eviction.kube.state_config_map import StateConfigMap
+from taint_eviction.reporting.outcome_keeper import UnreadableRecord, read_kept
 from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import Settings
 
 REF = PodRef(NamespacedName("shop", "web"), "uid-web")
 NOW = Moment(0.0, EPOCH)
@@ -129,6 +136,12 @@ def writer(calls: ApiCalls) -> ApiWriter:
     return ApiWriter(calls, MalformedObjects(lambda _kind: None))
 
 
+def adoptions(calls: ApiCalls) -> Adoptions:
+    """Make the port of adoption."""
+    state = StateConfigMap(calls, "shop", "web")
+    return Adoptions(calls, MalformedObjects(lambda _kind: None), state, "a_1", ALL_PARTS)
+
+
 async def every(pages: Any) -> list[Any]:
     """Return all pages of a list."""
     return [page async for page in pages]
@@ -166,6 +179,12 @@ OTHERS: dict[str, Door] = {
     "write_reset": lambda calls: StateConfigMap(calls, "shop", "web").write_reset(EPOCH),
     "pause": lambda calls: StateConfigMap(calls, "shop", "web").set_pauses({EVERYTHING: Pause(EPOCH, "why")}),
     "resume": lambda calls: StateConfigMap(calls, "shop", "web").set_pauses({EVERYTHING: None}),
+    "list_noted": lambda calls: adoptions(calls).list_noted(),
+    "adopt": lambda calls: adoptions(calls).change(REF, lambda _pod: None),
+    "account": lambda calls: OwnPolicy(calls, REF.key).account(),
+    "own_policy": lambda calls: OwnPolicy(calls, REF.key).in_force(),
+    "missing_rights": lambda calls: missing_rights(calls, Settings()),
+    "kept_outcomes": lambda calls: read_kept(calls, REF.key),
 }
 DOORS = {**GONE, **OTHERS}
 
@@ -181,11 +200,20 @@ bodies = st.binary(max_size=60) | any_json.map(orjson.dumps) | st.sampled_from(R
 doors = st.sampled_from(sorted(DOORS))
 
 
+def nested(document: Any, *place: str | int) -> bytes:
+    """Return a document as JSON, with a value at some place that decoders take and that is too deep to be written."""
+    changed = found = deepcopy(document)
+    for each in place[:-1]:
+        found = found[each]
+    found[place[-1]] = "here"
+    return orjson.dumps(changed).replace(b'"here"', b'{"a":' * 1000 + b'"x"' + b"}" * 1000)
+
+
 async def outcome(door: str, server: PlayedServer) -> Any:
     """Make the request of a door; return its result, or the refusal."""
     try:
         return await DOORS[door](server.calls())
-    except CallFailed as refusal:
+    except (CallFailed, UnreadableRecord) as refusal:
         return refusal
 
 
@@ -200,6 +228,11 @@ def names_the_object(status: int, body: bytes) -> bool:
 @given(doors, statuses, headers, bodies)
 @example("take_over", 200, {}, orjson.dumps({**LEASE, "spec": {"leaseTransitions": 2**64 - 1}}))
 @example("take_over", 200, {}, orjson.dumps({**LEASE, "metadata": {"resourceVersion": []}}))
+@example("take_over", 200, {}, nested(LEASE, "spec", "strategy"))
+@example("delete", 429, {}, nested(STATUS, "details", "causes", 0, "message"))
+@example("pause", 200, {}, orjson.dumps({**CONFIG_MAP, "binaryData": 5}))
+@example("list_noted", 200, {}, orjson.dumps({**PODS, "items": [{"metadata": {"annotations": 5}}]}))
+@example("missing_rights", 201, {}, b'{"status": 5}')
 def test_any_answer_is_a_value_or_a_refusal(door: str, status: int, head: dict[str, str], body: bytes) -> None:
     """Any answer to any request becomes a value or a refusal. A refusal is one short line, and its advice to wait is
     a positive, finite number of seconds.

@@ -83,6 +83,17 @@ async def test_outside_a_cluster_the_first_running_pod_is_asked_about() -> None:
     assert {(each.namespace, each.name) for each in calls.deletions} == {("shop", "web")}
 
 
+async def test_a_list_of_pods_that_is_none_leaves_it_unknown() -> None:
+    """A proxy may answer anything."""
+
+    class NoList(AnsweredDeletions):
+        async def make(self, call: ApiRequest) -> ApiAnswer:
+            return answer({"items": 5}) if call.verb == "list" else await super().make(call)
+
+    with pytest.raises(CallFailed, match="no pod is running"):
+        await asked(NoList(answer({}), DENIED, own=False))
+
+
 # ---- whose policy
 
 

@@ -85,7 +85,8 @@ async def list_noted(calls: ApiCalls) -> AsyncGenerator[PodRef, None]:
 
 def _noted(body: Body) -> PodRef | None:
     metadata = body.get("metadata")
-    if isinstance(metadata, dict) and NOTE_ANNOTATION in (metadata.get("annotations") or ()):
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if isinstance(metadata, dict) and isinstance(annotations, dict) and NOTE_ANNOTATION in annotations:
         namespace, name, uid = (metadata.get(field) for field in ("namespace", "name", "uid"))
         if isinstance(namespace, str) and isinstance(name, str) and isinstance(uid, str):
             return PodRef(NamespacedName(namespace, name), uid)

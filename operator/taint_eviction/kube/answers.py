@@ -223,6 +223,6 @@ def refusal_text(status: int, refusal: Refusal) -> str:
     """Return the server's message in one line, with those of the first causes that it does not contain."""
     message = refusal.message or refusal.reason or "without a reason"
     # A webhook may send as many as it likes.
-    told = refusal.causes[:_MAX_CAUSES]
-    causes = [_bounded(str(cause.get("message", ""))) for cause in told if "field" not in cause]
+    told = [cause.get("message") for cause in refusal.causes[:_MAX_CAUSES] if "field" not in cause]
+    causes = [_bounded(each) for each in told if isinstance(each, str)]
     return f"{one_line(' '.join([message, *(cause for cause in causes if cause not in message)]))} (HTTP {status})"

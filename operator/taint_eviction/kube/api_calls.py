@@ -177,6 +177,10 @@ class ApiCalls:
         except TooLong as why:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(f"the API server's answer is not read to its end: {why}") from None
+        except orjson.JSONEncodeError as why:
+            # An object is written as it was read, and some are nested more deeply than can be written.
+            self._counted(call.verb, call.resource, "held")
+            raise CallFailed(f"not sent: it cannot be written as JSON: {why}") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(_connection_trouble(error), may_pass=True) from error

@@ -44,7 +44,7 @@ def block_of(status: int, refusal: Refusal) -> Block | None:
             return _block_of_forbidden(refusal)
         case 429:
             messages = (cause.get("message") for cause in refusal.causes if cause.get("reason") == _CAUSE)
-            return next((_block_of_cause(str(message)) for message in messages), None)
+            return next((_block_of_cause(text if isinstance(text, str) else "") for text in messages), None)
         case 500 if refusal.message.startswith(_SEVERAL):
             return Block(BlockReason.SEVERAL_BUDGETS, "")
     return None

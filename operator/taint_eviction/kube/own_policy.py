@@ -84,7 +84,8 @@ class OwnPolicy:
         listed = (await self._calls.make(ApiRequest("list", "pods", query=query))).need(Outcome.DONE).body
         items = listed.get("items") if isinstance(listed, dict) else None
         # A pod that is being deleted already may be answered for in another way.
-        running = [each for each in map(_metadata, items or ()) if "deletionTimestamp" not in each]
+        found = map(_metadata, items if isinstance(items, list) else ())
+        running = [each for each in found if "deletionTimestamp" not in each]
         if not running:
             raise CallFailed("no pod is running, so its policy cannot be tried")
         return running[0]

@@ -87,7 +87,10 @@ async def allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings,
         answer = await calls.make(ApiRequest("create", f"{kind.lower()}s", body=body, group=_REVIEWS))
     except CallFailed:
         return None
-    return bool((answer.body.get("status") or {}).get("allowed")) if answer.outcome is Outcome.DONE else None
+    if answer.outcome is not Outcome.DONE or not isinstance(answer.body, dict):
+        return None
+    status = answer.body.get("status")
+    return bool(status.get("allowed")) if isinstance(status, dict) else None
 
 
 def in_words(missing: Sequence[str]) -> str:

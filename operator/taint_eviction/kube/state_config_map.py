@@ -282,7 +282,8 @@ class StateConfigMap:
     def _patch(self, body: Mapping[str, Any], changes: Changes) -> ApiRequest:
         patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "data": changes}
         # The API server accepts no key that is in both data and binaryData.
-        binary = [key for key in changes if key in (body.get("binaryData") or ())]
+        held = body.get("binaryData")
+        binary = [key for key in changes if key in held] if isinstance(held, Mapping) else []
         return ApiRequest(
             "patch",
             "configmaps",
