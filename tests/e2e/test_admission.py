@@ -143,12 +143,19 @@ class Installed:
         return [word for word in words if word != "run" and "listen" not in word]
 
     async def refusal(
-        self, method: str, path: str, body: Any = None, headers: Json | None = None, *, fine: tuple[int, ...] = ()
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Json | None = None,
+        *,
+        fine: tuple[int, ...] = (),
+        query: str = "",
     ) -> str:
         """Try a call as the account, without its effect; return "" if the API server accepts it, else its words."""
         as_account = {"Impersonate-User": self.user, **(headers or {})}
         try:
-            await self.cluster.call(method, f"{path}?dryRun=All", body, fine=fine, headers=as_account)
+            await self.cluster.call(method, f"{path}?dryRun=All{query}", body, fine=fine, headers=as_account)
         except AssertionError as refused:
             return str(refused)
         return ""
@@ -339,6 +346,12 @@ class TriedCalls:
         body = {"metadata": {"uid": uid}, "status": {"conditions": [{**CONDITION, "status": status}]}}
         return await self._installed.refusal("PATCH", f"{self.path(pod)}/status", body, STRATEGIC)
 
+    async def apply_condition(self, pod: str) -> str:
+        """Try a server-side apply of the condition, as another manager."""
+        body = {"apiVersion": "v1", "kind": "Pod", "status": {"conditions": [CONDITION]}}
+        path, query = f"{self.path(pod)}/status", "&fieldManager=another&force=true"
+        return await self._installed.refusal("PATCH", path, body, APPLY, query=query)
+
     async def write(self, method: str, kind: str, namespace: str, name: str) -> str:
         """Try to create, patch or delete a Lease or a ConfigMap."""
         api = "/apis/coordination.k8s.io/v1" if kind == "leases" else "/api/v1"
@@ -430,6 +443,7 @@ class TriedCalls:
             ),
             "a long status": await self.status("plain", replace("/status/conditions/0/status", "x" * 1025)),
             "its condition twice": await self.status("plain", add("/status/conditions/-", CONDITION)),
+            "its condition by one more manager": await self.apply_condition("plain"),
             "no conditions": await self.status("plain", {"op": "remove", "path": "/status/conditions"}),
             "label by status": await self.status("plain", add("/metadata/labels/more", "1")),
             "annotation by status": await self.status("plain", add("/metadata/annotations/more", "1")),
