@@ -30,10 +30,16 @@ class Balancer:
     def __init__(self, ports: list[int]) -> None:
         self.connections = 0
         self.removes_audit_ids = False
+        self.knows_no_server = False
         self._ports = ports
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one connection on."""
+        """Pass one connection on, or say that there is nobody to pass it to."""
+        if self.knows_no_server:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\naway")
+            writer.close()
+            return
         port = self._ports[self.connections % len(self._ports)]
         self.connections += 1
         answers, requests = await asyncio.open_connection("127.0.0.1", port)
@@ -108,6 +114,25 @@ async def test_the_start_takes_a_second_where_all_agree(tmp_path: Path) -> None:
         assert balancer.connections == 5
         assert clock.host_offset_seconds() == pytest.approx(HOUR + 0.1, abs=0.3)
         assert (clock.audited, clock.votes_disagree) == (True, False)
+
+
+async def test_a_balancer_without_servers_does_not_end_the_wait_for_votes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first server that is back is an hour ahead: its vote alone must not count, however long all were away."""
+    monkeypatch.setattr("taint_eviction.runtime.time_votes._LONGEST_SECONDS", 0.5)
+    async with balanced(tmp_path, HOUR, 0, 0) as (balancer, connection):
+        balancer.knows_no_server = True
+        clock = ServerClock()
+        calls = calls_of(connection, clock)
+        learning = asyncio.create_task(learn_time(clock, partial(ask_time, calls, connection)))
+        await asyncio.wait((learning,), timeout=1.0)
+        balancer.knows_no_server = False
+        await calls.make(ApiRequest("list", "nodes"))
+        assert not clock.anchored
+        monkeypatch.setattr("taint_eviction.runtime.time_votes._LONGEST_SECONDS", 10.0)
+        await learning
+        assert clock.host_offset_seconds() == pytest.approx(0.5, abs=1.0)
 
 
 async def test_proxied_pods_do_not_vote(tmp_path: Path) -> None:
