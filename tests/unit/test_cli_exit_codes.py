@@ -26,7 +26,7 @@ def run(*words: str, **environment: str) -> Result:
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     """Write a kubeconfig of a server that is not there."""
-    clusters = [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}]
+    clusters = [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}]
     contexts = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
     content = {"clusters": clusters, "contexts": contexts, "users": [{"name": "u", "user": {}}], "current-context": "c"}
     (tmp_path / "config").write_text(json.dumps(content))
@@ -35,10 +35,12 @@ def config(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("verb", REACHING)
 def test_a_server_that_is_not_there_exits_3(config: str, verb: str) -> None:
-    """One line on stderr names the server, and stdout stays empty."""
+    """The last line on stderr names the server, and why in the system's words, once; stdout stays empty."""
     result = run(*verb.split(), "--kubeconfig", config)
     assert (result.exit_code, result.stdout) == (3, "")
-    assert "http://127.0.0.1:9: the API server cannot be reached" in result.stderr
+    said = result.stderr.splitlines()[-1]
+    assert "https://127.0.0.1:9: the API server cannot be reached: Connection refused" in said
+    assert said.count("Connection refused") == 1
 
 
 @pytest.mark.parametrize("verb", REACHING)

@@ -16,6 +16,9 @@ The requests use the session of ``kubernetes.aio``'s ``ApiClient``, but not its 
 """
 
 import asyncio
+import errno
+import os
+import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -295,4 +298,18 @@ def _not_about(call: ApiRequest, body: Any) -> str | None:
 def _connection_trouble(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
         return one_line(f"the API server's answer was cut off: {one_line(error)}")
-    return one_line(f"the API server cannot be reached: {one_line(error)}")
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return one_line(f"the proxy {error.host}:{error.port} cannot be reached: {no_connection(error)}")
+    return one_line(f"the API server cannot be reached: {no_connection(error)}")
+
+
+def no_connection(error: BaseException) -> str:
+    """Return why there is no connection, in the words of the system: aiohttp's text has Python objects in it."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return one_line(error.certificate_error)
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return one_line(error)
+    cause = error.os_error
+    # Those have numbers of their own. asyncio puts the address where the system's words were.
+    numbered = not isinstance(cause, ssl.SSLError | socket.gaierror) and cause.errno in errno.errorcode
+    return os.strerror(cause.errno) if numbered and cause.errno else one_line(cause.strerror or cause)

@@ -25,12 +25,12 @@ from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import visible_in
 from taint_eviction.kube.answers import Outcome
-from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest, no_connection
 from taint_eviction.kube.lease import KubernetesLease
 from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction.runtime.clock import ServerClock
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import ElectionSettings
 from taint_eviction_ctl.cli.flags import OUTPUT_FLAGS
 
@@ -51,7 +51,31 @@ _SHADOW_LEASE_FLAG = flag(
 
 
 class Unanswered(Exception):
-    """No controller answered; the message is one line that says why, and what to do."""
+    """No controller answered; the message is one line that says why, and what to do. ``away``: nor does the API server
+    answer.
+    """
+
+    def __init__(self, message: str, *, away: bool = False) -> None:
+        super().__init__(message)
+        self.away = away
+
+
+def unanswered(where: str, error: CallFailed) -> Unanswered:
+    """Return that the API server at ``where`` gave no answer on the controller."""
+    hint = advice(error)
+    away = error.reason is FailureReason.NO_ANSWER
+    return Unanswered(f"{where}: {error}" + (f"; {hint}" if hint else ""), away=away)
+
+
+def advice(error: CallFailed) -> str:
+    """Return what to look at if the API server cannot be asked, "" if it answers."""
+    match error.reason:
+        case FailureReason.NO_ANSWER:
+            return "is this the right cluster, and up?"
+        case FailureReason.UNAUTHORIZED:
+            return "are these credentials still good?"
+        case _:
+            return ""
 
 
 def ask_flags(command: CommandT) -> CommandT:
@@ -121,7 +145,8 @@ async def asking_at(url: str) -> AsyncIterator[Ask]:
             except TimeoutError:
                 raise Unanswered(f"{url}: no answer within {_TIMEOUT_SECONDS:g} s") from None
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise Unanswered(f"{url} cannot be reached: {error}; does a controller --listen there?") from error
+                why = no_connection(error)
+                raise Unanswered(f"{url} cannot be reached: {why}; does a controller --listen there?") from error
             if answer.status != 200:
                 said = " ".join(content.decode("utf-8", "replace").split())[:200]
                 raise Unanswered(f"{url + path} answers HTTP {answer.status}: {said}")
@@ -190,7 +215,7 @@ def asking_leader(
                 await _ask_pod(calls, namespace, pod, flags["port"], path, query), f"pod {namespace}/{pod}"
             )
         except CallFailed as error:
-            raise Unanswered(f"{where}: {error}") from error
+            raise unanswered(where, error) from error
 
     return asking
 
@@ -223,7 +248,7 @@ async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list
         try:
             answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
         except CallFailed as error:
-            raise Unanswered(f"{connection.where}: {connection.url}: {error}") from error
+            raise unanswered(f"{connection.where}: {connection.url}", error) from error
         # A user that may not list pods, or whose pods have other labels, asks the leader only.
         names = _running(answer.body) if answer.outcome is Outcome.DONE else []
         yield [at(name) for name in names] or [leader]

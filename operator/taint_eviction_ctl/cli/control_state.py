@@ -25,6 +25,7 @@ from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
+from taint_eviction_ctl.cli.asking import advice
 
 # If more were paused together, only the first are named.
 MAX_NAMES = 3
@@ -84,16 +85,12 @@ async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable
 
 def _advice(error: CallFailed, state: StateConfigMap) -> str:
     match error.reason:
-        case FailureReason.NO_ANSWER:
-            return "is this the right cluster, and up?"
-        case FailureReason.UNAUTHORIZED:
-            return "are these credentials still good?"
         case FailureReason.FORBIDDEN:
             return f"this needs the rights to get, create and patch configmaps, at least {state}"
         case FailureReason.NOT_FOUND:
             return "is this the namespace of the controller's Lease?"
         case _:
-            return "try again"
+            return advice(error) or "try again"
 
 
 # Words

@@ -78,6 +78,9 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
     if not flags["server"]:
         await _read_sources({**flags, "lease_name": name}, query, found, by_uid, restored=restored)
     if not found.answered and not by_uid and not any(each.lasting and not each.problem for each in found.sources):
+        away = [answer for answer in answers if isinstance(answer, Unanswered) and answer.away]
+        if away and all(source.away for source in found.sources):
+            raise away[0]  # All of them have failed for this one reason.
         why = [*found.unanswered, *(f"{source.name}: {source.problem}" for source in found.sources if source.problem)]
         raise Unanswered("; ".join(why) or f"no pod has the label {_LABEL}: --server asks a replica")
     told = _without_echoes(sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True))

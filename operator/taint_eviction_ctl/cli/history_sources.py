@@ -21,7 +21,7 @@ from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.reporting.event_recorder import marking_for_deletion
 from taint_eviction.reporting.outcome_keeper import read_kept
 from taint_eviction.runtime.clock import ServerClock
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import history_name
 
 _TIMEOUT_SECONDS = 10.0
@@ -35,16 +35,22 @@ _AHEAD_SECONDS = 60.0
 @dataclass
 class Source:
     """The outcomes of a source. ``since``: from when on it has them, None: not known. ``problem``: why it has none, or
-    not all. ``lasting`` False: it forgets them within hours. ``restored_from``: the ConfigMap from which a replica
-    has restored what leaders before it have kept.
+    not all. ``away``: the API server did not answer. ``lasting`` False: it forgets them within hours.
+    ``restored_from``: the ConfigMap from which a replica has restored what leaders before it have kept.
     """
 
     name: str
     outcomes: list[JsonObject] = field(default_factory=list)
     since: str | None = None
     problem: str = ""
+    away: bool = False
     lasting: bool = True
     restored_from: str | None = None
+
+    def not_read(self, error: Exception) -> None:
+        """Note why it could not be read."""
+        self.problem = f"not read: {one_line(error)}"
+        self.away = isinstance(error, CallFailed) and error.reason is FailureReason.NO_ANSWER
 
 
 @contextlib.asynccontextmanager
@@ -66,7 +72,7 @@ async def kept_outcomes(flags: Mapping[str, Any]) -> Source:
         async with reading_cluster(flags) as (calls, _):
             _, record = await read_kept(calls, key)
     except (CredentialsError, CallFailed, Unreadable) as error:
-        source.problem = f"not read: {one_line(error)}"
+        source.not_read(error)
         return source
     if record is None:
         source.problem = "nothing is kept there"
@@ -97,7 +103,7 @@ async def event_outcomes(flags: Mapping[str, Any], query: Mapping[str, str | int
                     source.problem = f"only {_MAX_EVENTS} of them were read"
                     break
     except (CredentialsError, CallFailed) as error:
-        source.problem = f"not read: {one_line(error)}"
+        source.not_read(error)
     source.since = min((each["time"] for each in source.outcomes), default=None)
     return source
 
