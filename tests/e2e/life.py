@@ -272,8 +272,8 @@ def leases(namespace: str, name: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
 
 
-def _instance(pod: Json) -> str:
-    return str(pod["metadata"]["labels"]["app.kubernetes.io/instance"])
+def _instance(pod: Json) -> tuple[str, str]:
+    return pod["metadata"]["namespace"], pod["metadata"]["labels"]["app.kubernetes.io/instance"]
 
 
 def _leaves(pod: Json) -> bool:

@@ -18,6 +18,8 @@ from tests.e2e.test_admission import config, pytestmark
 
 __all__ = ["config", "pytestmark"]
 
+KEY = "taint-eviction-test/maintenance"
+
 
 @pytest.fixture
 async def life(cluster: ClusterUnderTest, config: Path, tmp_path: Path) -> AsyncIterator[PlayedLife]:
@@ -209,3 +211,29 @@ async def test_an_installation_that_takes_over_is_right_beside_the_built_in_cont
     assert said.wrong() == {"installations"}
     assert f"--lease-namespace {OVERLAYS['managed']} --lease-name {CONTROLLER}" in said.of("installations", "wrong")
     assert "countdowns are taken over from it" in said.of("built-in controller", "ok")
+
+
+async def test_a_move_to_another_namespace_is_seen_from_both(life: PlayedLife) -> None:
+    """The new overlay is applied before the old one is deleted. Then nothing of the old one is to be handed back."""
+    await life.apply("guarded")
+    await life.ready(2)
+    await life.leader()
+    await life.cluster.create_node("work")
+    tolerates = {"key": KEY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
+    pod = await life.cluster.create_pod("pod", "work", [tolerates])
+    await life.cluster.taint("work", KEY)
+    await life.apply("managed")
+    await life.ready(4)
+    await life.leader("managed")
+    for where in (KUBE_SYSTEM, OVERLAYS["managed"]):
+        said = await ask(life, "--lease-namespace", where)
+        assert "both evict: hand back what the one to be removed" in said.of("installations", "wrong")
+    await life.remove("guarded")
+    await life.ready(2)
+    await life.cluster.until(lambda: "taint-eviction/seconds" in pod.body["metadata"].get("annotations", {}))
+    said = await ask(life, "--lease-namespace", OVERLAYS["managed"])
+    assert (said.code, said.wrong()) == (0, set())
+    said = await ask(life)
+    assert said.wrong() == {"installations"}
+    by = f"by the installation of Lease {OVERLAYS['managed']}/{CONTROLLER}"
+    assert f"the countdowns of 1 pod are taken over {by}" in said.of("adoption", "ok")

@@ -559,6 +559,25 @@ async def test_marked_pods_of_a_controller_that_does_not_adopt_are_reported(at: 
     assert "taint-eviction hand-back" in found["advice"]
 
 
+@pytest.mark.parametrize("installed", [False, True])
+async def test_marked_pods_of_another_installation_are_not_reported(
+    at: ClientStage, tmp_path: Path, installed: bool
+) -> None:
+    """It adopts, so it evicts them; handing them back would end what is wanted."""
+    if installed:
+        install(at)
+    add_marked(at)
+    pod = pod_object("taint-eviction", "controller-1", "n1")
+    pod["metadata"]["labels"] = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+    pod["spec"]["containers"][0]["args"] = ["run", "--adopt"]
+    at.server.create("pods", pod)
+    found = (await findings(tmp_path))["adoption"]
+    said = (
+        "the countdowns of 1 pod are taken over by the installation of Lease taint-eviction/taint-eviction-controller"
+    )
+    assert (found["state"], found["found"]) == ("ok", said)
+
+
 async def test_a_mark_of_unknown_origin_is_reported_where_somebody_adopts(at: ClientStage, tmp_path: Path) -> None:
     """A tenant may write MaxInt64, too; where nobody adopts, nobody asks."""
     install(at)

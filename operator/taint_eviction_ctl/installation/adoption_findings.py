@@ -46,8 +46,11 @@ class AdoptionFindings:
         self._list = listed
         self._read = read
 
-    async def find(self, adopts: bool, leads: bool | None) -> list[Finding]:
-        """Return what is found; nothing if nothing is or was taken over. ``leads`` None: that is unknown."""
+    async def find(self, adopts: bool, leads: bool | None, elsewhere: str) -> list[Finding]:
+        """Return what is found; nothing if nothing is or was taken over.
+
+        ``leads`` None: that is unknown. ``elsewhere``: the Leases of other installations that adopt.
+        """
         try:
             pods = await self._pods()
         except CallFailed:
@@ -59,6 +62,9 @@ class AdoptionFindings:
         found = [each async for each in self._of_old_version(pods)]
         if adopts:
             found += [each async for each in self._while_adopting(pods, state, leads)]
+        elif pods.noted and elsewhere:
+            said = f"the countdowns of {_many(pods.noted)} are taken over by the installation of Lease {elsewhere}"
+            found.append((True, said, ""))
         elif pods.noted:
             advice = (
                 "look at the leader's log, start it with --adopt (components/adopt), or run taint-eviction hand-back"

@@ -5,6 +5,7 @@ the check is unchecked, never wrong.
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -98,7 +99,7 @@ class _Beside:
 
     manager: _Manager | NotChecked
     runs: bool | None
-    adopters: Sequence[NamespacedName] = ()
+    adopters: Sequence[NamespacedName]
 
 
 class Installation:
@@ -137,7 +138,7 @@ class Installation:
             ("breaker", self._breaker(replicas)),
             ("pauses", self._pauses()),
             ("built-in controller", self._built_in(dry_run, adopts, beside)),
-            ("adoption", self._adoption(replicas, adopts, unread)),
+            ("adoption", self._adoption(replicas, adopts, unread, beside)),
             ("adoption", self._right_left(adopts, unread)),
             ("admission policy", self._admission_policy(replicas)),
             ("guards", self._guards(replicas, dry_run)),
@@ -215,16 +216,13 @@ class Installation:
             manager = await self._manager()
         except NotChecked as why:
             manager = why
-        if unread:
-            return _Beside(manager, None)
-        if replicas:
-            return _Beside(manager, True)
-        try:
+        runs, adopters = True if replicas else None, list[NamespacedName]()
+        with suppress(NotChecked):
             others = await self._others(replicas)
             adopters = sorted(lease for lease, adopts in others.items() if adopts)
-            return _Beside(manager, bool(others) or await self._held() is not None, adopters)
-        except NotChecked:
-            return _Beside(manager, None)
+            if not replicas and not unread:
+                runs = bool(others) or await self._held() is not None
+        return _Beside(manager, runs, adopters)
 
     async def _apart(self, replicas: Sequence[Replica], unread: str, beside: _Beside) -> list[CheckResult]:
         if unread:
@@ -514,7 +512,9 @@ class Installation:
         except NotChecked:
             return False  # The check of adoption says so.
 
-    async def _adoption(self, replicas: Sequence[Replica], adopts: bool, unread: str) -> list[CheckResult]:
+    async def _adoption(
+        self, replicas: Sequence[Replica], adopts: bool, unread: str, beside: _Beside
+    ) -> list[CheckResult]:
         """Check what is taken over, and that somebody evicts those pods or gives them back."""
         if not replicas and not unread:
             leads: bool | None = False
@@ -527,7 +527,7 @@ class Installation:
         findings = AdoptionFindings(self._calls, self._lease, self._list, self._read)
         return [
             CheckResult("adoption", State.FINE if fine else State.WRONG, said, advice)
-            for fine, said, advice in await findings.find(adopts, leads)
+            for fine, said, advice in await findings.find(adopts, leads, _all(beside.adopters))
         ]
 
     async def _right_left(self, adopts: bool, unread: str) -> list[CheckResult]:
