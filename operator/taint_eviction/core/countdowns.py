@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from taint_eviction.core.adoption import builtin_seconds, has_countdown
 from taint_eviction.core.decision import SeenTaint
-from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
@@ -150,15 +150,22 @@ class Countdowns:
         match fact:
             case NodeSeen():
                 return self._node_seen(fact, now)
+            case NodeGone():
+                self._forget_node(fact.name)  # Its pods may be there again, under a node of the same name.
             case NodesSwept():
-                for name in [name for name in self._taints if self._nodes.taints_on(name) is None]:
-                    del self._taints[name], self._found[name]
+                for name in list(self._taints):
+                    self._forget_node(name)
                 self._forget_over(now.at)
             case PodSeen():
                 return self._pod_seen(fact, now)
             case PodGone() if (countdown := self._of(fact.ref)) is not None:
                 countdown.goes_on(None, now.at, self._gap_at)
         return False
+
+    def _forget_node(self, name: str) -> None:
+        if self._nodes.taints_on(name) is None:
+            self._taints.pop(name, None)
+            self._found.pop(name, None)
 
     def _node_seen(self, fact: NodeSeen, now: Moment) -> bool:
         name = fact.node.name
@@ -256,7 +263,8 @@ class Countdowns:
     def late(self, now: float, rate: float, passed_over: Collection[PodRef]) -> tuple[list[Late], float]:
         """Return the countdowns that are to be taken over now, nearest timer first, and when the next one will be.
 
-        ``passed_over`` are not returned now, though they count among those that are to be taken over.
+        ``passed_over`` are not returned now, though they count among those that are to be taken over. Nor are those
+        that wait for the end of a call, which nothing announces: then the next one is to be looked for at once.
         """
         waiting = sorted(self._running(now), key=_timer_of)
         room = _ROOM * len(waiting) / rate
@@ -274,7 +282,9 @@ class Countdowns:
                 begins_at = timer_at - max(_LEAST_BEFORE_SECONDS, min(self._before_seconds, share)) - room
             if begins_at > now:
                 next_at = min(next_at, begins_at)
-            elif countdown.ref not in passed_over and self._is_free(countdown.ref):
+            elif not self._is_free(countdown.ref):
+                next_at = now
+            elif countdown.ref not in passed_over:
                 found.append(Late(timer_at, countdown.ref))
         found.reverse()
         return found, next_at
