@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint
+from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState, Pause
@@ -157,10 +157,10 @@ def test_a_storm_is_counted_back_to_the_last_gap() -> None:
     assert memory.storm(20.0) == (0, 0.0)
 
 
-def stored(name: str, at: float, outcome: str = "evicted") -> StoredOutcome:
+def stored(name: str, at: float, outcome: str = "evicted", late_seconds: float = 0.0) -> StoredOutcome:
     """An outcome that another process has kept; the pod's name is its UID."""
     line = orjson.dumps({"name": name, "outcome": outcome})
-    return StoredOutcome(ref(name, name), "n1", outcome, "k1", epoch(at), line)
+    return StoredOutcome(ref(name, name), "n1", outcome, "k1", epoch(at), late_seconds, line)
 
 
 def remember(memory: OutcomeMemory, name: str, at: float, *, gone: bool = False) -> None:
@@ -175,6 +175,17 @@ def remember(memory: OutcomeMemory, name: str, at: float, *, gone: bool = False)
 def listed(memory: OutcomeMemory) -> list[tuple[str, str]]:
     """The pods with their outcomes, the newest first."""
     return [(each.ref.uid, each.outcome) for each in memory.newest()]
+
+
+def test_pods_that_others_delete_before_their_deadline_were_not_evicted() -> None:
+    """A rollout deletes pods of a tainted node; what another replica evicts is due, and its clock may be ahead."""
+    on, memory = Stage(), OutcomeMemory()
+    on.sees(node(taint()), pod(tolerates(300), name="early", uid="early"), pod(tolerates(20), name="due", uid="due"))
+    told(memory, on.at(19).observe(PodGone(ref("early", "early")), PodGone(ref("due", "due"))), moment(19))
+    assert memory.went_since(0.0).total() == 1
+    memory.restore([stored("a", 5.0, "gone", -280.0), stored("b", 5.0, "deleted", 0.1)], epoch(1.0), moment(20.0))
+    assert memory.went_since(0.0).total() == 2
+    assert memory.storm(20.0) == (1, 1.0)
 
 
 def test_restored_outcomes_stand_at_their_own_time_among_the_others() -> None:

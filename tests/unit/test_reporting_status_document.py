@@ -16,7 +16,7 @@ from taint_eviction.core.controller import Controller
 from taint_eviction.core.events import Block, BlockReason, Failed
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import parse_selector
-from taint_eviction.core.objects import MARK_SECONDS, Adoption
+from taint_eviction.core.objects import MARK_SECONDS, Adoption, NamespacedName, PodRef
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
 from taint_eviction.kube.taints_and_tolerations import read_tolerations
@@ -489,7 +489,9 @@ def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it()
         "refusedBecause": [{"namespace": "shop", "name": "refused", "text": "a webhook says no"}],
         "notGivenBack": 1,
         "notGivenBackBecause": [{"namespace": "shop", "name": "adopted", "text": "forbidden"}],
+        "lostNotesTotal": 1,
         "lostNotes": ["shop/adopted"],
+        "unexplainedMarksTotal": 1,
         "unexplainedMarks": ["shop/none"],
         "policyProblem": "no policy",
         "stopped": {"since": SINCE, "reason": "why"},
@@ -503,3 +505,9 @@ def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it()
         "no policy",
         f"no more are taken over: hand-back was ordered (since {SINCE_UTC}: why)",
     ]
+    many = [PodRef(NamespacedName("shop", f"p{number}"), f"{number}") for number in range(500)]
+    told = status(on, replace(LEADER, adoption=replace(adoption, unexplained=many)))
+    assert len(told["adoption"]["unexplainedMarks"]) == 20
+    (line,) = (line for line in map(click.unstyle, status_lines(told)) if "nobody noted why" in line)
+    assert line.startswith("500 pods with ")
+    assert line.endswith("shop/p19, …)")

@@ -53,13 +53,17 @@ def tells_more(outcome: str, other: str) -> bool:
 
 
 class StoredOutcome(NamedTuple):
-    """An outcome that was kept; ``line`` is its document as JSON, ``epoch`` its time, "" a taint that is not told."""
+    """An outcome that was kept; ``line`` is its document as JSON, ``epoch`` its time, "" a taint that is not told.
+
+    ``late_seconds``: how long after the deadline that was, negative: before it.
+    """
 
     ref: PodRef
     node_name: str
     outcome: str
     taint_key: str
     epoch: float
+    late_seconds: float
     line: bytes
 
 
@@ -180,7 +184,7 @@ def read_outcome(line: bytes) -> StoredOutcome:
         refuse("its outcome or its time is not known")
     key = (kept["taint"] or "").partition(":")[0].partition("=")[0]
     ref = PodRef(NamespacedName(kept["namespace"], kept["name"]), kept["uid"])
-    return StoredOutcome(ref, kept["node"], outcome, key, epoch, orjson.dumps(kept))
+    return StoredOutcome(ref, kept["node"], outcome, key, epoch, kept["lateSeconds"], orjson.dumps(kept))
 
 
 def _text(value: object, path: str) -> str:

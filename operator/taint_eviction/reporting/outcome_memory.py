@@ -35,7 +35,11 @@ from taint_eviction.kube.outcome_record import StoredOutcome, tells_more
 MAX_OUTCOMES = 10_000
 MAX_BYTES = 10_000_000
 
-_WENT = frozenset({"evicted", "deleted", "gone"})
+# What another replica evicts is seen to be deleted or gone. A pod that goes so long before its deadline is not evicted:
+# its owner, or a drain, has deleted it.
+_SEEN_TO_GO = frozenset({"deleted", "gone"})
+_EARLY_SECONDS = 2.0
+
 # A storm has ended after this long without an eviction.
 _PAUSE_SECONDS = 5.0
 
@@ -84,6 +88,11 @@ class RememberedOutcome(NamedTuple):
         """Return the key of the taint that decided."""
         return self.why.taint.key
 
+    @property
+    def late_seconds(self) -> float:
+        """Return how long after its deadline that was, negative: before it."""
+        return self.at - self.due_at
+
     def document(self, now: Moment) -> JsonObject:
         """Return the outcome as a document, with times by the API server's clock as it is known now."""
         why, owner = self.why, self.owner
@@ -102,7 +111,7 @@ class RememberedOutcome(NamedTuple):
             "since": format_micro_time(now.epoch_of(why.start_at)),
             "sinceBy": why.start_source.value,
             "deadline": format_micro_time(now.epoch_of(self.due_at)),
-            "lateSeconds": round(self.at - self.due_at, 3),
+            "lateSeconds": round(self.late_seconds, 3),
             "heldSeconds": self.held_seconds,
             "heldBy": list(self.held_by),
             "builtInAt": None if self.built_in_at is None else format_micro_time(now.epoch_of(self.built_in_at)),
@@ -122,6 +131,7 @@ class RestoredOutcome(NamedTuple):
     node_name: str
     outcome: str
     taint_key: str
+    late_seconds: float
     line: bytes
     bytes: int
 
@@ -132,6 +142,11 @@ class RestoredOutcome(NamedTuple):
 
 
 AnyOutcome = RememberedOutcome | RestoredOutcome
+
+
+def _was_evicted(each: AnyOutcome) -> bool:
+    """Return whether a pod went because it was due."""
+    return each.outcome == "evicted" or (each.outcome in _SEEN_TO_GO and each.late_seconds >= -_EARLY_SECONDS)
 
 
 class OutcomeMemory:
@@ -194,7 +209,7 @@ class OutcomeMemory:
             more.discard(uid)
             if own is None or own.outcome != each.outcome:
                 at, size = min(now.at, now.instant_of(each.epoch)), _RESTORED_BYTES + len(each.line)
-                entries[uid] = RestoredOutcome(0, at, *each[:4], each.line, size)
+                entries[uid] = RestoredOutcome(0, at, *each[:4], each.late_seconds, each.line, size)
         ordered = sorted(entries.items(), key=lambda entry: entry[1].at)
         # Pages of /history that are being read continue in front of the new numbers: nothing appears twice in them.
         self._by_uid = OrderedDict(
@@ -216,14 +231,14 @@ class OutcomeMemory:
         for each in self.newest():
             if each.at < at:
                 break
-            counts[each.node_name, each.taint_key] += each.outcome in _WENT
+            counts[each.node_name, each.taint_key] += _was_evicted(each)
         return +counts
 
     def storm(self, at: float) -> tuple[int, float]:
         """Return the number and the rate per second of evictions in the storm at that instant; 0 without one."""
         gone, began = 0, at
         for each in self.newest():
-            if each.outcome not in _WENT:
+            if not _was_evicted(each):
                 continue
             if each.at < began - _PAUSE_SECONDS:
                 break

@@ -91,7 +91,9 @@ def _adoption(document: Mapping[str, Any]) -> list[str]:
             lines.append(bad(f"the countdowns of {many(adoption[count], 'pod')} {said}") + f" ({named})")
     for names, said in (("lostNotes", "without a note, which is written again"), ("unexplainedMarks", _UNEXPLAINED)):
         if found := adoption.get(names):
-            lines.append(doubtful(f"{many(len(found), 'pod')} {said}") + f" ({', '.join(found)})")
+            total = adoption.get(f"{names}Total", len(found))
+            more = ", …" if total > len(found) else ""
+            lines.append(doubtful(f"{many(total, 'pod')} {said}") + f" ({', '.join(found)}{more})")
     if problem := adoption.get("policyProblem"):
         lines.append(bad(problem))
     if stopped := adoption["stopped"]:
