@@ -24,6 +24,7 @@ no longer watched: its node may be tainted again in the same outage.
 Invariants: one known pod a key; a pod is listed under exactly the node to which it is bound.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Schedule(NamedTuple):
     """The flow in which an eviction waits, and when it is to begin.
     ``retry``: it has failed before. ``next_taint_at``: when another taint will be the effective one (``policy``), if
     the pod still waits then; None: never. ``unanswered``: the last call of a retry had no answer. ``came_later``: the
-    pod was bound to its node after the taint that evicts it began.
+    pod was bound to its node, or last changed by its owner, after the taint that evicts it began.
     """
 
     flow: FlowKey
@@ -168,6 +169,7 @@ class PodRecord:
     """What is known of one pod; ``ref`` never changes.
 
     ``seen_at``: when it was last seen. ``bound``: since when it has been bound to its node, None: it is not bound.
+    ``changed_at``: when its owner was last seen to have changed what decisions depend on; -inf: never.
     ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
     place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, since when
     the deadline has been known, and the taint that decided then (None: not told); None: it need not stabilize.
@@ -179,6 +181,7 @@ class PodRecord:
 
     __slots__ = (
         "bound",
+        "changed_at",
         "condition",
         "decision",
         "deletion_requested",
@@ -200,6 +203,7 @@ class PodRecord:
         self.ref = pod.ref
         self.seen_at = seen_at
         self.bound = bound
+        self.changed_at = -math.inf
         self.state: PodState = UNDECIDED
         self.decision: Evict | None = None
         self.turn = self.schedule_turn = 0
@@ -412,6 +416,8 @@ class KnownPods:
             record.bound = None
         elif record.bound is None or record.pod.node_name != pod.node_name:
             record.bound = sight(now, pod.bound_at, pod.bound_time_source, fact.absent_at)
+        if _changed_by_owner(record.pod, pod):
+            record.changed_at = now.at
         record.pod, record.seen_at = pod, now.at
         if pod.node_name is not None:
             self._by_node.setdefault(pod.node_name, {})[pod.ref.key] = record
@@ -487,3 +493,8 @@ class KnownPods:
         del siblings[record.ref.key]
         if not siblings:
             del self._by_node[node_name]
+
+
+def _changed_by_owner(before: Pod, pod: Pod) -> bool:
+    """Return whether the owner has changed when the pod leaves, or which rule it has. A mark keeps what it notes."""
+    return (before.tolerations, before.hold_seconds, before.labels) != (pod.tolerations, pod.hold_seconds, pod.labels)

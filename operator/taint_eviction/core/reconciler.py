@@ -198,13 +198,13 @@ class Reconciler:
         if failures is not None:
             fire_at = max(fire_at, failures.next_try_at(handling, now.at))
         unanswered = failures is not None and failures.unanswered
-        later = decision.deciding.came_later
+        later = _is_by_owner(record, decision)
         return Schedule(flow_of(record, handling), fire_at, failures is not None, next_taint_at, unanswered, later)
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
+        if _is_by_owner(record, decision):
+            return
         verdict = decision.deciding
-        if verdict.came_later:
-            return  # Anybody may create such pods, and must not open the breaker for others with them.
         untolerated = verdict.toleration is None and not decision.held_seconds
         untolerated_since = record.bound.start_at if untolerated and record.bound is not None else math.inf
         self._breaker.evicts(record.node_name, verdict.taint, untolerated_since)
@@ -340,6 +340,15 @@ def _stay_reported(record: PodRecord, decision: Decision, due: bool, now: Moment
         record.undelete()
     elif isinstance(record.state, Stays) and decision.fire_at == record.reported_fire_at:
         record.delete(now.at)  # The taint was away for a moment and has kept its start.
+
+
+def _is_by_owner(record: PodRecord, decision: Evict) -> bool:
+    """Return whether a pod came to its node, or was changed by its owner, after the taint that evicts it.
+
+    Anybody may do that to pods of their own, and must not open the breaker for others with it.
+    """
+    verdict = decision.deciding
+    return verdict.came_later or record.changed_at > verdict.start_at
 
 
 def _is_blocked(record: PodRecord, decision: Evict) -> bool:

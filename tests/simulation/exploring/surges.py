@@ -156,12 +156,12 @@ class SurgeJudge:
         return self._is_surge(*_counted(new), len(seen.nodes))
 
     def _has_who_goes(self, seen: _Seen, name: str, since: float, node: NodeState) -> bool:
-        """Return whether a process has seen a pod from before the node's taints that must be evicted."""
+        """Return whether a process has seen a pod that must be evicted, unchanged since before the node's taints."""
         before_at, found = min(node.taints.values()) - self._pods_behind_seconds, seen.found[name]
         return any(
             at >= since and pod.node == name and uid not in self._truth.gone and due_at(node, pod) < NEVER
             for uid, (at, pod) in seen.pods.items()
-            if pod.bound_at < before_at and _counts(found, node, pod)
+            if max(pod.bound_at, pod.edited_at) < before_at and _counts(found, node, pod)
         )
 
     def reset(self, trace: Trace, epoch: float) -> None:
