@@ -280,7 +280,7 @@ class Controller:
         self.breaker.acknowledge(self._queue.change_policy(policy, now.at))
         self.breaker.unready.dirty = True
         effects = self._reconciler.reconcile_all(list(self.pods.known.values()), now)
-        # What a rule has held until now is in its new place before anybody counts what is due.
+        # Pods that a rule has held move to their new places before the breaker counts what is due.
         return effects + self._reconciler.advance(now)
 
     # What is known

@@ -187,7 +187,9 @@ def environment_proxy(url: str) -> str | None:
 
 
 def _is_in_networks(host: str, networks: str) -> bool:
-    """Return whether a host is an address in one of these networks; what is no network counts for nothing."""
+    """Return whether ``host`` is an IP address in one of these networks, as ``10.96.0.0/12,fd00::/8``; entries that are
+    no networks, such as names, are ignored.
+    """
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(host)
         for network in networks.split(","):

@@ -174,7 +174,7 @@ def _bearer(past: list[Document], failover: Document, flags: Mapping[str, Any]) 
     know.
     """
     if failover["uid"] is None:
-        # The replica at --server may be of another cluster; what may not be read is not known.
+        # With --server, the replica may belong to another cluster. ``terminating`` is None if the pod was not read.
         is_absent = failover["terminating"] is False and not flags["server"]
         return fact_lines("now", "it is gone: there is no pod of this name") if is_absent else []
     if failover["uid"] in {each["uid"] for each in past}:
@@ -192,7 +192,7 @@ async def _found_elsewhere(
         is_absent = failover["terminating"] is False and not flags["server"]
         said = {"text": "there is no such pod"} if is_absent else {}
         return {**document, **said, **await near_pods(pod, flags)}
-    # The replica at --server may be of another cluster, and one that is not ready does not know all pods.
+    # With --server, the replica may belong to another cluster. A replica that is not ready does not know all pods.
     if flags["server"] or not document.get("ready"):
         return {**document, "near": None}
     node, no_taint = failover["node"], "has no NoExecute taint that the controller has seen"

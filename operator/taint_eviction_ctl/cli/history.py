@@ -66,10 +66,10 @@ def history(pod: NamespacedName | str | None, **flags: Any) -> None:
 
     Each replica remembers the last 10,000 outcomes that it brought about or saw, and the leader keeps the newest of
     them in a ConfigMap, which outlives a rollout. Asks all pods of the controller, if you may list them, else the
-    leader; or the replica at --server alone. With your rights it also reads Kubernetes' events (kept for an hour,
-    unless the API server is told otherwise), and the ConfigMap where no leader answers. Says from when on each of them
-    knows outcomes. For longer, use --audit-log. A dry run evicts nobody: it is asked only by the name of its Lease or
-    with --server, and its outcomes are marked.
+    leader; or the replica at --server alone. With your rights it also reads Kubernetes' events (kept for an hour by
+    default), and the ConfigMap where no leader answers. Says from when on each of them knows outcomes. For longer, use
+    --audit-log. A dry run evicts nobody: it is asked only by the name of its Lease or with --server, and its outcomes
+    are marked.
 
     Exit codes: 0 answered; 2 wrong usage; 3 no controller answers, and nothing else can be read.
     """
@@ -184,7 +184,7 @@ def source_lines(document: Document, indent: str = "") -> list[str]:
         since = "" if each["since"] is None else f"since {utc(each['since'])}"
         if each["name"] == "events":
             oldest = f"the oldest found is of {utc(each['since'])}" if since else "none found"
-            known = f"{oldest} (the API server keeps them for an hour, unless it is told otherwise)"
+            known = f"{oldest} (the API server keeps them for an hour by default)"
         else:
             known = f"remembers {since}" if since else "remembers"
             # It may have restored what it did not see itself.

@@ -442,7 +442,7 @@ class Installation:
             raise NotChecked(f"ConfigMap {self._lease} cannot be read: {error}") from None
 
     async def _pauses(self) -> list[CheckResult]:
-        """Report what is paused, and pauses of what is not there: these hold nothing."""
+        """Report what is paused. A pause is wrong if it holds nothing, because its node or namespace does not exist."""
         scopes = [*(await self._control_state()).at(self._server_clock.now().server_epoch).pauses()]
         covering = await asyncio.gather(*(self._covers(scope) for scope in scopes[:_MAX_PAUSES]))
         wrong = []
