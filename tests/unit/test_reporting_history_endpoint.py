@@ -13,6 +13,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.files.kubernetes_times import format_micro_time, format_rfc3339
 from taint_eviction.reporting.history_endpoint import HistoryEndpoint
 from taint_eviction.reporting.outcome_memory import OutcomeMemory
+from taint_eviction.reporting.status_endpoints import StatusEndpoints
 
 
 class SteppedClock:
@@ -31,13 +32,13 @@ def endpoint(memory: OutcomeMemory) -> HistoryEndpoint:
     return HistoryEndpoint(memory, FakeClock(), lambda: LEADER)
 
 
-def evict(memory: OutcomeMemory, *names: str, at: float = 0.0) -> None:
+def evict(memory: OutcomeMemory, *names: str, at: float = 0.0, namespace: str = "shop") -> None:
     """Report that these pods were evicted at ``at``; their names are their UIDs."""
     on = Stage()
     on.sees(node(taint()), pod())
     decision = on.take_eviction().decision
     for name in names:
-        memory.report(Evicted(ref(name, name), "n1", decision, 0.0), moment(at))
+        memory.report(Evicted(ref(name, name, namespace), "n1", decision, 0.0), moment(at))
 
 
 def asked(on: HistoryEndpoint, **query: str) -> tuple[int, dict[str, Any]]:
@@ -108,6 +109,18 @@ def test_since_follows_the_api_server_whose_clock_is_stepped(stepped: float) -> 
     times = [each["time"] for each in document["outcomes"]]
     assert times == [format_micro_time(now.server_epoch - ago) for ago in (20.0, 30.0)]
     assert endpoint.recent(now)["total"] == 2
+
+
+@pytest.mark.parametrize(("namespace", "gone"), [(None, 3), ("shop", 2), ("other", 0)])
+def test_a_status_of_one_namespace_counts_recent_evictions_there(namespace: str | None, gone: int) -> None:
+    """Else a namespace with one pending pod would show the progress of somebody else's storm."""
+    memory, now = OutcomeMemory(), moment(11.0)
+    evict(memory, "a", "b", at=10.0)
+    evict(memory, "c", at=10.0, namespace="test")
+    history = HistoryEndpoint(memory, SteppedClock(now), lambda: LEADER)
+    endpoints = StatusEndpoints(Stage().brain.status, SteppedClock(now), lambda: LEADER, recent=history.recent)
+    _, document = asyncio.run(endpoints.status({} if namespace is None else {"namespace": namespace}))
+    assert (document["evictedLately"]["total"], document["evictedLately"]["storm"]["gone"]) == (gone, gone)
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,14 @@ class HistoryEndpoint:
                 await asyncio.sleep(0)
         return rows, None
 
-    def recent(self, now: Moment) -> JsonObject:
-        """Return for /status how many pods were evicted recently, by node and taint, the largest number first."""
-        counts = self._memory.went_since(now.at - RECENT_SECONDS)
+    def recent(self, now: Moment, namespace: str | None = None) -> JsonObject:
+        """Return for /status how many pods were evicted recently, by node and taint, the largest number first.
+
+        ``namespace`` None: of all namespaces.
+        """
+        counts = self._memory.went_since(now.at - RECENT_SECONDS, namespace)
         shown = counts.most_common(_MAX_GROUPS)
-        gone, per_second = self._memory.storm(now.at)
+        gone, per_second = self._memory.storm(now.at, namespace)
         return {
             "withinSeconds": RECENT_SECONDS,
             "total": counts.total(),

@@ -144,8 +144,10 @@ class RestoredOutcome(NamedTuple):
 AnyOutcome = RememberedOutcome | RestoredOutcome
 
 
-def _was_evicted(each: AnyOutcome) -> bool:
-    """Return whether a pod went because it was due."""
+def _was_evicted(each: AnyOutcome, namespace: str | None) -> bool:
+    """Return whether a pod of this namespace, None: of any, went because it was due."""
+    if namespace not in (None, each.ref.key.namespace):
+        return False
     return each.outcome == "evicted" or (each.outcome in _SEEN_TO_GO and each.late_seconds >= -_EARLY_SECONDS)
 
 
@@ -225,24 +227,29 @@ class OutcomeMemory:
         """Yield the outcomes before this number (None: all), the newest first."""
         return (each for each in reversed(self._by_uid.values()) if before is None or each.number < before)
 
-    def went_since(self, at: float) -> Counter[tuple[str, str]]:
-        """Count the pods that were evicted since that instant, by node and key of the deciding taint."""
+    def went_since(self, at: float, namespace: str | None = None) -> Counter[tuple[str, str]]:
+        """Count the pods that were evicted since that instant, by node and key of the deciding taint.
+
+        ``namespace`` None: of all namespaces.
+        """
         counts: Counter[tuple[str, str]] = Counter()
         for each in self.newest():
             if each.at < at:
                 break
-            counts[each.node_name, each.taint_key] += _was_evicted(each)
+            counts[each.node_name, each.taint_key] += _was_evicted(each, namespace)
         return +counts
 
-    def storm(self, at: float) -> tuple[int, float]:
-        """Return the number and the rate per second of evictions in the storm at that instant; 0 without one."""
+    def storm(self, at: float, namespace: str | None = None) -> tuple[int, float]:
+        """Return the number and the rate per second of evictions in the storm at that instant; 0 without one.
+
+        ``namespace`` None: in all namespaces.
+        """
         gone, began = 0, at
         for each in self.newest():
-            if not _was_evicted(each):
-                continue
             if each.at < began - _PAUSE_SECONDS:
                 break
-            gone, began = gone + 1, each.at
+            if _was_evicted(each, namespace):
+                gone, began = gone + 1, each.at
         return gone, gone / max(1.0, at - began)
 
     def _remember(self, outcome: str, event: Evicted | Refused | Cancelled, decision: Evict, now: Moment) -> None:

@@ -32,8 +32,8 @@ Answer = tuple[int, JsonObject]
 class StatusEndpoints:
     """Answers with HTTP status and document.
 
-    ``process`` returns the state of this process, ``recent`` the recent evictions. ``shadow`` None: this is not a dry
-    run.
+    ``process`` returns the state of this process, ``recent`` the recent evictions in a namespace, None: in all.
+    ``shadow`` None: this is not a dry run.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StatusEndpoints:
         clock: Clock,
         process: Callable[[], ProcessState],
         shadow: Shadow | None = None,
-        recent: Callable[[Moment], JsonObject | None] = lambda _now: None,
+        recent: Callable[[Moment, str | None], JsonObject | None] = lambda _now, _namespace: None,
     ) -> None:
         self._status = status
         self._shadow = shadow
@@ -70,11 +70,11 @@ class StatusEndpoints:
                 release = read_release(text)
             except ValueError as error:
                 return 400, {"error": str(error)}
-        process = self._process()
+        process, namespace = self._process(), query.get("namespace") or None
         try:
             page = await self._pages.page(
                 int(limit),
-                query.get("namespace") or None,
+                namespace,
                 after,
                 lambda pending, now: status_row(pending, self._status, process, now),
                 release,
@@ -85,7 +85,7 @@ class StatusEndpoints:
         if release is not None:
             numbers = {"stillHeld": page.still_held, "withoutOwner": page.without_owner}
             document |= {"release": release_document(release), **numbers}
-        return 200, {**document, "evictedLately": self._recent(page.now)}
+        return 200, {**document, "evictedLately": self._recent(page.now, namespace)}
 
     async def explain(self, query: Mapping[str, str]) -> Answer:
         """Answer ``?pod=NS/NAME``."""
