@@ -367,6 +367,27 @@ async def test_a_bug_in_the_watch_or_in_what_it_tells_ends_it_visibly() -> None:
 
 
 @virtually
+async def test_many_watches_of_pods_that_fail_alike_need_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """An API server that is away ends the watches of all nodes' pods again and again; the watch of nodes is one."""
+    it = Body()
+    doors = it.doors()
+    for number in range(100):
+        it.api.ever[f"LIST n{number}"] = refused(503)
+    it.api.ever["LIST nodes"] = refused(503)
+    watches = [nodes_watch(it, doors), *(SupervisedWatch(PodsScope(f"n{number}"), doors) for number in range(100))]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(watch.run()) for watch in watches]
+        await until(180)
+        for task in tasks:
+            task.cancel()
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    of_nodes = [text for text in warnings if text.startswith("the watch of nodes")]
+    assert len(of_nodes) > 12
+    assert len(warnings) - len(of_nodes) == 30
+    assert sum("lines about other nodes' pods were held back" in text for text in warnings) == 2
+
+
+@virtually
 async def test_few_watches_start_at_a_time() -> None:
     """Starting is dear: with two turns, ten watches that need an eighth of a second each take five eighths."""
     it = Body()

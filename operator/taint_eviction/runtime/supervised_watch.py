@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from taint_eviction.runtime.lasting_failure import FewLines
 from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import CallFailed, NodesScope, WatchEnded, Watcher, WatchScope
 from taint_eviction.runtime.resync import Resync
@@ -49,6 +50,7 @@ class WatchPorts:
         self.rng = rng
         self.start_turn = asyncio.Semaphore(settings.starts_at_once)
         self.restarted = restarted
+        self.few_lines = FewLines()
 
 
 class SupervisedWatch:
@@ -157,7 +159,7 @@ class SupervisedWatch:
                     await self._resync.resync(self.scope, after_gap=after_gap)
                 pause, after_gap = self._resync_pause(), False
             except CallFailed as reason:
-                logger.warning("the periodic list of %s failed: %s", self.scope, reason)
+                self._warn(f"the periodic list of {self.scope} failed: {reason}")
                 pause = self._settings.restart_max_seconds * self._rng.uniform(0.5, 1.0)
 
     def _resync_pause(self) -> float:
@@ -173,5 +175,12 @@ class SupervisedWatch:
         pause *= self._rng.uniform(0.5, 1.0)
         self._failures += 1
         self._ports.restarted(self.scope.kind)
-        logger.warning("the watch of %s ended: %s; next try in %.1f s", self.scope, reason, pause)
+        self._warn(f"the watch of {self.scope} ended: {reason}; next try in {pause:.1f} s")
         await asyncio.sleep(pause)
+
+    def _warn(self, text: str) -> None:
+        """Log a failure. Those of pods of hundreds of nodes mostly have one reason."""
+        held = 0 if isinstance(self.scope, NodesScope) else self._ports.few_lines.passes(self._clock.now().at)
+        if held:
+            text += f" ({held} lines about other nodes' pods were held back)"
+        logger.log(logging.DEBUG if held is None else logging.WARNING, "%s", text)
