@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 import yaml
 from aiohttp import web
+from kubernetes.aio.config.kube_config import KubeConfigMerger
 from tests.stage.clocks import EPOCH, HandClock
 from tests.stage.objects import write_kubeconfig
 from tests.stage.waiting import PATIENCE_SECONDS, until
@@ -614,6 +615,21 @@ async def test_what_is_wrong_with_a_kubeconfig_is_reported_in_one_line(tmp_path:
     with pytest.raises(CredentialsError, match=said) as failed:
         await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
     assert "\n" not in str(failed.value)
+
+
+async def test_a_kubeconfig_that_is_half_written_while_it_is_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader reads the file once more than the checks before it."""
+    file = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
+
+    def written_meanwhile(paths: str) -> Any:
+        file.write_text('{"clusters": [')
+        return KubeConfigMerger(paths)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr("taint_eviction.login.kubeconfig.KubeConfigMerger", written_meanwhile)
+    with pytest.raises(CredentialsError, match="config"):
+        await with_kubeconfig(str(file), None, HandClock())
 
 
 async def test_the_error_for_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Tokens that rotate, without a network."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,28 @@ async def test_a_token_file_that_vanishes_leaves_the_last_token_in_use(tmp_path:
     (tmp_path / "token").unlink()
     clock.at += 60.0
     assert await source.authorization() == "Bearer one"
+
+
+async def test_a_failure_that_lasts_is_logged_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The file is read every 3 s, and credentials are renewed every 5 s; the counts have each failure."""
+    (tmp_path / "token").write_text("one")
+    clock = HandClock()
+
+    async def refused() -> Renewed:
+        raise CredentialsError("the identity provider is away")
+
+    file = TokenFile(tmp_path / "token", clock)
+    renewed = RenewedAuthorization(refused, Renewed("first", EPOCH + 10_000.0), clock)
+    await file.authorization()
+    (tmp_path / "token").unlink()
+    for _ in range(20):
+        clock.at += 6.0
+        assert await file.authorization() == "Bearer one"
+        with contextlib.suppress(CredentialsError):
+            await renewed.authorization("first")
+    texts = [each.getMessage() for each in caplog.records]
+    assert [sum(word in text for text in texts) for word in ("the last token", "cannot be renewed")] == [2, 2]
+    assert (file.failures, renewed.failures) == (20, 20)
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,9 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
 
 
 def _compared_before(journal: Path) -> JournalComparisons | None:
-    if not journal.is_file():
-        return None  # There is no journal, or it is a pipe (/dev/stdout), which would be read indefinitely.
     try:
+        if not journal.is_file():
+            return None  # There is no journal, or it is a pipe (/dev/stdout), which would be read indefinitely.
         return JournalComparisons(journal)
     except OSError as error:
         logger.warning("what was compared before is not known: %s: %s", journal, error.strerror or error)

@@ -26,8 +26,9 @@ from taint_eviction.login.exec_plugin import run_exec_plugin
 from taint_eviction.login.tls import TlsFiles
 from taint_eviction.login.token_sources import CredentialsError, Renewed
 
-# The loader raises these for faults in a file; it does not check types.
-_LOADER_ERRORS = (ConfigException, OSError, ValueError, TypeError, LookupError, AttributeError)
+# The loader raises these for faults in a file; it does not check types, and reads the files once more, which somebody
+# may be writing.
+_LOADER_ERRORS = (ConfigException, OSError, ValueError, TypeError, LookupError, AttributeError, yaml.YAMLError)
 
 # An auth provider of the old kind does not say when its token expires: it is asked this often.
 _AUTH_PROVIDER_SECONDS = 60.0

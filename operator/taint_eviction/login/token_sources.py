@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from taint_eviction.core.instants import Moment
+from taint_eviction.runtime.lasting_failure import LastingFailure
 from taint_eviction.runtime.ports import Clock
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class TokenFile:
         self._clock = clock
         self._value: str | None = None
         self._read_at = 0.0
+        self._failing = LastingFailure()
         self.failures = 0
 
     async def authorization(self, rejected: str | None = None) -> str | None:
@@ -104,12 +106,14 @@ class TokenFile:
         else:
             if token:
                 self._value = f"Bearer {token}"
+                self._failing.ends()
                 return
             problem = f"the token file {self._path} is empty"
         self.failures += 1
         if self._value is None:
             raise CredentialsError(problem)
-        logger.warning("%s; the last token stays in use", problem)
+        if self._failing.goes_on(self._read_at):
+            logger.warning("%s; the last token stays in use", problem)
 
 
 class Renewed(NamedTuple):
@@ -127,6 +131,7 @@ class RenewedAuthorization:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._failure: CredentialsError | None = None
+        self._failing = LastingFailure()
         self.failures = 0
         self._take(first, clock.now())
 
@@ -174,11 +179,13 @@ class RenewedAuthorization:
         self._failure = failure
         self.failures += 1
         self._tried_at = self._clock.now().at
-        logger.warning("credentials cannot be renewed: %s", failure)
+        if self._failing.goes_on(self._tried_at):
+            logger.warning("credentials cannot be renewed: %s", failure)
 
     def _take(self, renewed: Renewed, now: Moment) -> None:
         self._current = renewed
         self._failure = None
+        self._failing.ends()
         self._tried_at = now.at
         life = max(0.0, self._seconds_left(now))
         self._ahead_seconds = min(_RENEW_AHEAD_SECONDS, 0.2 * life)
