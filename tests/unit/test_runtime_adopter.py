@@ -10,7 +10,7 @@ from tests.unit.runtime_fakes import HANGS, Body, FakePolicy, How, at, refused, 
 from taint_eviction.core.adoption import CountdownChange, with_seconds
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.events import AdoptionRefused, CountdownAdopted, GivenBack
-from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen
+from taint_eviction.core.facts import NodeGone, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import MARK_SECONDS, UNREACHABLE, Adoption, Node, Pod, PodRef, Readiness
 from taint_eviction.kube.taints_and_tolerations import read_tolerations
 from taint_eviction.runtime.adopter import Adopter
@@ -476,4 +476,18 @@ async def test_a_pod_that_is_gone_is_forgotten() -> None:
         assert it.adopter.adopted_count() == 1
         del it.door.pods[ref()]
         it.live.observe(PodGone(ref()))
+        assert it.adopter.adopted_count() == 0
+
+
+@virtually
+async def test_a_pod_that_goes_with_its_node_is_forgotten() -> None:
+    """The pod garbage collector removes it when nobody watches the pods of that node any more."""
+    it = AdoptingBody()
+    it.shows(node(taint()), marked(TOLERANT, 0))
+    async with running(it.adopter.run()):
+        await until(1)
+        it.live.observe(NodeGone("n1"))
+        del it.door.pods[ref()]
+        assert it.adopter.adopted_count() == 1
+        await until(92)
         assert it.adopter.adopted_count() == 0

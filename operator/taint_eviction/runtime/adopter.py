@@ -34,7 +34,7 @@ from taint_eviction.core.adoption import (
 from taint_eviction.core.control_state import Pause
 from taint_eviction.core.countdowns import Countdowns, Late, MarkRate
 from taint_eviction.core.events import AdoptionRefused, CountdownAdopted, GivenBack
-from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE, Pod, PodRef, Taint
 from taint_eviction.runtime.live import Live
@@ -74,6 +74,8 @@ _AT_A_TIME = 500
 LATE_WRITE_SECONDS = 75.0
 _LOOK_SECONDS = 3600.0
 _LOOK_AGAIN_SECONDS = 5.0
+# The pod garbage collector removes the pods of a removed node within a minute.
+_ORPHANS_GONE_SECONDS = 90.0
 
 _MAX_CONFIRM_SECONDS = 30.0
 # Until the entry is there, no countdown is taken over.
@@ -139,6 +141,7 @@ class _Carriers:
             self.drop(pod.ref)
             return False
         known_at = self._clock.now().at if before is None else before.known_at
+        self.drop(pod.ref)  # It may have been bound since.
         self.known[pod.ref] = _Carrier(pod, note, known_at)
         self._by_node.setdefault(pod.node_name or "", {})[pod.ref] = None
         return True
@@ -198,7 +201,8 @@ class Adopter:
         self._refusals: dict[PodRef, _Refusal] = {}
         self._told_namespaces: set[str] = set()
         self._unanswered = False
-        self._look_at: dict[PodRef, float] = {}  # Where a mark has failed, which may still arrive.
+        # Where a mark has failed, which may still arrive, or a node was removed.
+        self._look_at: dict[PodRef, float] = {}
         # Marks with notes.
         self._carriers = _Carriers(self._clock)
         # A dict, so that calls are made in the same order in every process.
@@ -275,6 +279,10 @@ class Adopter:
                 self._unseen.pop(fact.ref, None)
             case NodeSeen():
                 self._check(*self._carriers.on_node(fact.node.name))
+            case NodeGone():
+                # Its pods go with it, and when they do, nobody may watch them any more.
+                gone_by = now.at + _ORPHANS_GONE_SECONDS
+                self._look_at |= dict.fromkeys(self._carriers.on_node(fact.name), gone_by)
         if self.enabled and self._countdowns.observed(fact, now):
             self._next_at = -math.inf
 
@@ -624,7 +632,7 @@ class Adopter:
         """Look when this process begins to lead, once more when no late write can follow, and then every hour.
 
         A pod whose mark has failed is read again when that can no longer arrive: its node may be clean since, and its
-        pods may not be watched any more.
+        pods may not be watched any more. So are the pods of a node that was removed, once they are gone.
         """
         led_since: float | None = None
         look_at = -math.inf
