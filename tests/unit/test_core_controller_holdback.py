@@ -759,6 +759,26 @@ def test_a_standby_knows_what_is_left_of_a_backlog_when_it_leads(left: int, more
     assert (stage.evaluate() != []) is opened
 
 
+@pytest.mark.parametrize(("in_force", "opened"), [(False, True), (True, False)])
+def test_labels_that_another_policy_makes_readable_are_no_change_by_an_owner(in_force: bool, opened: bool) -> None:
+    """Rules by labels come and go while countdowns run, and all pods are due then. A label by which a rule in force
+    selects is put on pods by their owner.
+    """
+    stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
+    unlabelled = [pod(tolerates(30), name=f"p{one}", uid=f"p{one}", on="n0") for one in range(6)]
+    by_label = EvictionPolicy(rules=(PolicyRule("web", pod_selector=parse_selector("app=web")),))
+    stage.sees(node(taint(), name="n0"), *unlabelled)
+    if in_force:
+        stage.change_policy(by_label)
+    stage.at(10).sees(*(replace(each, labels={"app": "web"}) for each in unlabelled))
+    if not in_force:
+        stage.change_policy(by_label)
+        stage.change_policy(EvictionPolicy())
+        stage.at(20).sees(*unlabelled)
+    stage.at(32).lists("n0")
+    assert (stage.evaluate() != []) is opened
+
+
 def test_the_breaker_closes_by_itself_where_the_policy_allows() -> None:
     """One of the four nodes becomes clean: the breaker closes, and the pods of the other three are evicted."""
     stage = guarded(BreakerPolicy(enabled=True, settle_seconds=2, closes_by_itself=True))

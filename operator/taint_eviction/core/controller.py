@@ -69,7 +69,7 @@ class Controller:
         gone, eviction_policy, breaker = GoneObjects(), eviction_policy or EvictionPolicy(), breaker or BreakerPolicy()
         policy = policy or DecisionPolicy()
         self.nodes = KnownNodes(gone, policy.outage_gap_seconds)
-        self.pods = KnownPods(gone)
+        self.pods = KnownPods(gone, eviction_policy.label_keys)
         self.out_of_service = OutOfServiceNodes()
         self.breaker = Breaker(breaker, self.out_of_service, identity)
         self.guards = Guards(eviction_policy, self.breaker, control_state, self.nodes)
@@ -275,7 +275,7 @@ class Controller:
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Event]:
         """Apply another eviction policy."""
-        self._reconciler.eviction_policy = policy
+        self._reconciler.eviction_policy, self.pods.label_keys = policy, policy.label_keys
         self.guards.change_policy(policy, now.at)
         self.breaker.acknowledge(self._queue.change_policy(policy, now.at))
         self.breaker.unready.dirty = True

@@ -26,7 +26,7 @@ Invariants: one known pod a key; a pod is listed under exactly the node to which
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -359,9 +359,14 @@ class PodRecord:
 
 
 class KnownPods:
-    """The records of the known pods by key, and of those that are unfinished; ``gone`` remembers pods that are gone."""
+    """The records of the known pods by key, and of those that are unfinished; ``gone`` remembers pods that are gone.
 
-    def __init__(self, gone: GoneObjects) -> None:
+    ``label_keys``: the labels by which rules in force select pods. Of others it depends on the rules that are about to
+    come or have just gone whether they are read: that one appears is no change by its owner.
+    """
+
+    def __init__(self, gone: GoneObjects, label_keys: Collection[str] = ()) -> None:
+        self.label_keys = label_keys
         self.known: dict[NamespacedName, PodRecord] = {}
         self._by_node: dict[str, dict[NamespacedName, PodRecord]] = {}
         self._unfinished: dict[NamespacedName, list[PodRecord]] = {}
@@ -416,7 +421,7 @@ class KnownPods:
             record.bound = None
         elif record.bound is None or record.pod.node_name != pod.node_name:
             record.bound = sight(now, pod.bound_at, pod.bound_time_source, fact.absent_at)
-        if _changed_by_owner(record.pod, pod):
+        if _changed_by_owner(record.pod, pod, self.label_keys):
             record.changed_at = now.at
         record.pod, record.seen_at = pod, now.at
         if pod.node_name is not None:
@@ -495,6 +500,8 @@ class KnownPods:
             del self._by_node[node_name]
 
 
-def _changed_by_owner(before: Pod, pod: Pod) -> bool:
+def _changed_by_owner(before: Pod, pod: Pod, label_keys: Collection[str]) -> bool:
     """Return whether the owner has changed when the pod leaves, or which rule it has. A mark keeps what it notes."""
-    return (before.tolerations, before.hold_seconds, before.labels) != (pod.tolerations, pod.hold_seconds, pod.labels)
+    if (before.tolerations, before.hold_seconds) != (pod.tolerations, pod.hold_seconds):
+        return True
+    return any(before.labels.get(key) != pod.labels.get(key) for key in label_keys)
