@@ -6,6 +6,7 @@ from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, P
 from taint_eviction.core.text import one_line
 from taint_eviction.kube.control_state_data import (
     MAX_KEYS,
+    UNKNOWN_EPOCH,
     has_format,
     key_of,
     latch_text,
@@ -181,7 +182,7 @@ def test_a_malformed_breaker_is_open_and_says_why(text: str, what: str) -> None:
     """The cause quotes the beginning of the value."""
     found, [_] = read_control_state({"data": {"breaker": text}})
     cause = f"the key breaker is malformed ({what}): {one_line(text, 40)}"
-    assert found == ControlState(latch=Latch(0.0, cause, unreadable=True))
+    assert found == ControlState(latch=Latch(UNKNOWN_EPOCH, cause, unreadable=True))
 
 
 def test_binary_values_are_malformed() -> None:
@@ -190,7 +191,8 @@ def test_binary_values_are_malformed() -> None:
         {"binaryData": {"pause-node.n1": "dHJ1ZQ==", "breaker": "e30=", "logo": "aWNv"}}
     )
     assert found.nodes["n1"].reason == "the key pause-node.n1 is malformed (its value is not a string)"
-    assert found.latch == Latch(0.0, "the key breaker is malformed (its value is not a string)", unreadable=True)
+    cause = "the key breaker is malformed (its value is not a string)"
+    assert found.latch == Latch(UNKNOWN_EPOCH, cause, unreadable=True)
     assert len(complaints) == 3
 
 
@@ -212,6 +214,13 @@ def test_control_state_is_read_back_as_it_was_written() -> None:
     latch = Latch(EPOCH + 0.000001, "5 of 9 nodes (55.6 %)")
     assert control_state(breaker=latch_text(latch)).latch == latch
     assert control_state(breaker=reset_text(EPOCH + 0.5)).reset_epoch == EPOCH + 0.5
+
+
+def test_a_malformed_breaker_that_is_written_again_can_be_read() -> None:
+    """Somebody has removed the key; the latch stands until a reset, and nothing is malformed any more."""
+    found, [_] = read_control_state({"data": {"breaker": "opne"}})
+    assert found.latch is not None
+    assert control_state(breaker=latch_text(found.latch)).latch == Latch(found.latch.since_epoch, found.latch.cause)
 
 
 @pytest.mark.parametrize(("until", "read"), [(0.0, 0.0), (0.001, 1.0), (0.5, 1.0), (1.0, 1.0)])

@@ -54,8 +54,8 @@ MAX_SELECTORS = 100
 # New values of keys; None removes the key.
 Changes = Mapping[str, str | None]
 
-# The time of a latch for which none is known.
-UNKNOWN_EPOCH = 0.0
+# The time of a latch for which none is known: the first one that is read as a time.
+UNKNOWN_EPOCH = 1.0
 
 _SCOPED = re.compile(r"pause-(selector|node|namespace)\.(.+)", re.DOTALL)
 # What a value that does not say which nodes it is about pauses.
