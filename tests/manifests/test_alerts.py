@@ -189,7 +189,7 @@ NOT_SHOWN = {
     "taint_eviction_controller_certificate_end_timestamp_seconds": "most certificates are renewed; `status` warns",
     "taint_eviction_controller_adoption_not_given_back_pods": "its alert is TaintEvictionNotGivenBack",
     "taint_eviction_controller_adoption_lost_notes_pods": "its alert is TaintEvictionNotGivenBack",
-    "taint_eviction_controller_admission_policy_missing": "some leave the policy out; `status` and `doctor` say so",
+    "taint_eviction_controller_admission_policy_missing": "its alert is TaintEvictionAdmissionPolicyGone",
     "taint_eviction_controller_history_writes_total": "what matters of it is that they fail: `status` says so",
     "taint_eviction_controller_history_unkept_seconds": "evictions go on without it; `status` and the log say so",
     "taint_eviction_controller_adoption_policy_unconfirmed": "its alert is TaintEvictionAdoptionPolicy",
@@ -422,6 +422,9 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
         ({replica("adoption_not_given_back_pods", "a"): "0 1x19", replica("adoption_lost_notes_pods", "a"): "0x20"}, 11)
     ],
     "TaintEvictionAdoptionPolicy": [({replica("adoption_policy_unconfirmed", "a"): "0 1x9"}, 6)],
+    "TaintEvictionAdmissionPolicyGone": [
+        ({replica("admission_policy_missing", "a"): "0x19 1x30", replica("admission_policy_missing", "b"): "0x50"}, 30)
+    ],
     "TaintEvictionMarksLeft": [
         (
             {
@@ -509,6 +512,7 @@ ENDS: dict[str, tuple[dict[str, str], int]] = {
         buckets("event_loop_lag_seconds", le_1="0x30 0+60x30", le_2_5="0+60x60", le_inf="0+60x60"),
         35,
     ),
+    "TaintEvictionAdmissionPolicyGone": ({replica("admission_policy_missing", "a"): "0x15 1x14 0x30"}, 30),
     "TaintEvictionBuiltInActive": ({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0+1x30 30x30"}, 44),
 }
 
@@ -529,6 +533,8 @@ CALM: list[dict[str, str]] = [
         replica("orders_age_seconds", "a"): "2x45",
         replica("breaker_unwritten_seconds", "a"): "0 20 0x43",
         replica("policy_invalid", "a"): "0x45",
+        replica("admission_policy_missing", "a"): "0 1x44",  # it was left out
+        replica("admission_policy_missing", "a", cluster="b"): "0x20 1x9 0x15",  # somebody applied it again
         replica("ready_out_of_service_nodes", "a"): "2x20 0x5 1x20",  # somebody removes the taint in time
         replica("waiting_evictions", "a", reason="limited"): "1x45",  # never the same pod
         replica("attempts_total", "a", outcome="evicted"): "0+60x45",
