@@ -63,6 +63,14 @@ async def test_a_stale_version_of_the_lease_cannot_be_written(tmp_path: Path) ->
         assert refused.value.reason is FailureReason.CONFLICT
 
 
+async def test_of_a_holder_only_the_beginning_is_kept(tmp_path: Path) -> None:
+    """Everybody who may write the Lease chooses its length, and standbys log it."""
+    async with client_stage(tmp_path) as on:
+        store = KubernetesLease(on.calls, "kube-system", "l")
+        seen = await store.write(replace(MINE, holder="x" * 500_000))
+        assert seen.holder == "x" * 300
+
+
 async def test_an_empty_lease_has_no_holder(tmp_path: Path) -> None:
     """Missing fields count as never set, so the Lease has expired."""
     async with client_stage(tmp_path) as on:

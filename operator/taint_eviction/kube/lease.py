@@ -15,6 +15,8 @@ from taint_eviction.runtime.ports import CallFailed, FailureReason
 _GROUP = "coordination.k8s.io/v1"
 # The API has 32 bits for leaseTransitions.
 _MAX_TRANSITIONS = 2**31 - 1
+# The API bounds no holderIdentity. One of this controller is the name of a host, with 37 characters more.
+_MAX_HOLDER = 300
 
 
 class KubernetesLease:
@@ -62,7 +64,7 @@ def _record(body: Any) -> LeaseRecord:
         spec.get(field) for field in ("holderIdentity", "leaseDurationSeconds", "leaseTransitions")
     )
     return LeaseRecord(
-        holder=holder if isinstance(holder, str) else "",
+        holder=holder[:_MAX_HOLDER] if isinstance(holder, str) else "",
         duration_seconds=duration if isinstance(duration, int) else 0,
         acquired_epoch=parse_rfc3339(spec.get("acquireTime")) or 0.0,
         renewed_epoch=parse_rfc3339(spec.get("renewTime")) or 0.0,

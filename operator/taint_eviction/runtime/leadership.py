@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.text import one_line
 from taint_eviction.runtime.lasting_failure import LastingFailure
 from taint_eviction.runtime.ports import CallFailed, Clock, FailureReason
 from taint_eviction.settings import ElectionSettings
@@ -164,7 +165,7 @@ class Elector:
     def _log_leader(self) -> None:
         if self.holder not in ("", self.identity, self._logged_leader):
             self._logged_leader = self.holder
-            logger.info("%s is a standby: %s leads", self.identity, self.holder)
+            logger.info("%s is a standby: %s leads", self.identity, one_line(self.holder))
 
     async def _keep(self) -> None:
         """Renew every retry period; return once the lease is lost or could not be renewed in time.
