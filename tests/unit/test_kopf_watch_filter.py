@@ -293,6 +293,7 @@ def test_an_item_with_an_unusable_name_or_depth_is_kept_as_it_is(labels: Any) ->
     items = [
         {"metadata": {"uid": {}}},
         {"metadata": {"uid": "u1", "labels": deep}},
+        {"kind": deep, "metadata": {"uid": "u1"}},
         {"metadata": {"uid": "u1"}, "spec": 0},
     ]
     assert listed(WatchFilter("Pod"), {"items": items})["items"] == items

@@ -143,6 +143,9 @@ class WatchFilter:
             body = self._fields(item)
             uid, digest = _text(body["metadata"], "uid"), _digest(body)
             wanted = self._wanted is None or self._wanted(self._kind, body)
+            version, shown = body["metadata"].get("resourceVersion"), None
+            if wanted and (self._known is None or not self._known(self._kind, body)):
+                shown = self._shortened(body, uid, version)
         except (KeyError, TypeError, AttributeError):
             kept.append(item)  # The listener has to see, and to report, that it is malformed.
             return
@@ -150,11 +153,10 @@ class WatchFilter:
         if not wanted:
             return
         self._passed[uid] = digest
-        if self._known is None or not self._known(self._kind, body):
+        if shown is not None:
             self._shown.add(uid)
-            version = body["metadata"].get("resourceVersion")
             self._under_way[uid] = version
-            kept.append(self._shortened(body, uid, version))
+            kept.append(shown)
 
     def end_list(self) -> None:
         """Note that the list is complete: what it lacks ended in a gap, and Kopf is not shown that."""

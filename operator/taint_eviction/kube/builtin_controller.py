@@ -51,9 +51,10 @@ class BuiltinController:
         """Inspect the JSON of a pod, every time it is seen. A malformed pod is ignored."""
         try:
             marked_epoch, manager = _mark(pod)
-            metadata = pod["metadata"]
-            uid, name = metadata["uid"], f"{metadata['namespace']}/{metadata['name']}"
+            uid, *names = (pod["metadata"][field] for field in ("uid", "namespace", "name"))
         except (AttributeError, KeyError, TypeError):
+            return
+        if not isinstance(uid, str) or not all(isinstance(name, str) for name in names):
             return
         now = self._clock.now()
         # Times of conditions are truncated to whole seconds.
@@ -66,7 +67,7 @@ class BuiltinController:
                 self._level,
                 "%s also evicts for NoExecute taints (pod %s): the built-in controller is active; %s",
                 manager,
-                name,
+                "/".join(names),
                 self._advice,
             )
 
@@ -84,7 +85,8 @@ def _another_owner(metadata: Mapping[str, Any]) -> str:
         owned = ((entry.get("fieldsV1") or {}).get("f:status") or {}).get("f:conditions") or {}
         # A manager that resets a condition, as the disruption controller of the same binary does, does not own its
         # reason.
-        is_other = entry.get("manager") != FIELD_MANAGER and not _OF_KUBELETS & owned.keys()
-        if is_other and "f:reason" in owned.get(_OWNED, {}):
-            return str(entry.get("manager"))
+        manager = entry.get("manager")
+        is_other = manager != FIELD_MANAGER and not _OF_KUBELETS & owned.keys()
+        if is_other and isinstance(manager, str) and "f:reason" in owned.get(_OWNED, {}):
+            return manager
     raise KeyError(_OWNED)
