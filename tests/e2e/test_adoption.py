@@ -6,6 +6,7 @@ manifests and create tokens. They take half a minute each: a countdown is taken 
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 from tests.e2e import test_admission as admission
 from tests.e2e.cluster import STRATEGIC, ClusterUnderTest, Json, WatchedPod
-from tests.stage.processes import RunningController, output_of, running_controller
+from tests.e2e.slow_writes import LateWrite, in_between
+from tests.stage.processes import RunningController, output_of, running_controller, start
 from tests.stage.waiting import free_port
 
 from taint_eviction.core.objects import MARK_SECONDS
@@ -61,7 +63,8 @@ class Adopting:
             if adopts:
                 await self.made.cluster.eventually(self.state, lambda found: "adopts" in (found.get("data") or {}))
             yield running
-            assert await running.end() == 0, running.lines[-5:]
+            if running.process.returncode != -signal.SIGKILL:  # Killed by the test.
+                assert await running.end() == 0, running.lines[-5:]
 
     @property
     def state(self) -> str:
@@ -75,10 +78,32 @@ class Adopting:
         adopt = next(name for name in names if "controller-adopt" in name)
         return f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{adopt}"
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The flags with which an administrator's command finds the ConfigMap."""
+        named = ("--state-namespace", self.made.namespace, "--state-name", self.made.lease)
+        return ("--kubeconfig", str(self.admin), *named)
+
     async def order(self, *words: str) -> str:
         """Run a command as an administrator, and return what it prints."""
-        named = ("--state-namespace", self.made.namespace, "--state-name", self.made.lease)
-        return await output_of(*words, "--kubeconfig", str(self.admin), *named)
+        return await output_of(*words, *self.named)
+
+    async def has_no_right(self, pod: WatchedPod) -> None:
+        """Wait until the API server knows that the account may not mark a pod."""
+        path, nothing = self.path_of(pod), [{"op": "test", "path": "/kind", "value": "Pod"}]
+        while not await self.made.refusal("PATCH", path, nothing, admission.JSON_PATCH):  # noqa: ASYNC110 - asked again
+            await asyncio.sleep(0.1)
+
+    async def set_seconds(self, pod: WatchedPod, seconds: int) -> None:
+        """Set the seconds of a pod's toleration, as its owner may."""
+        place = [each.get("key") for each in pod.body["spec"]["tolerations"]].index(KEY)
+        await self.made.cluster.call(
+            "PATCH", self.path_of(pod), [admission.seconds(place, seconds)], headers=admission.JSON_PATCH
+        )
+
+    def path_of(self, pod: WatchedPod) -> str:
+        """Return the path of a pod."""
+        return f"/api/v1/namespaces/{self.made.cluster.prefix}/pods/{pod.name}"
 
 
 @pytest.fixture
@@ -96,6 +121,8 @@ async def adopting(installed: admission.Installed, cluster: ClusterUnderTest, co
 
 
 managed = pytest.mark.parametrize("installed", ["managed", "managed, all three"], indirect=True)
+# Tests of minutes, to which names do not matter.
+once = pytest.mark.parametrize("installed", ["managed"], indirect=True)
 
 
 @managed
@@ -150,9 +177,8 @@ async def test_an_owner_who_removes_the_seconds_keeps_the_pod(adopting: Adopting
         await cluster.taint("a", KEY)
         await cluster.until(lambda: is_noted(pod), 25.0)
         place = [each.get("key") for each in pod.body["spec"]["tolerations"]].index(KEY)
-        path = f"/api/v1/namespaces/{cluster.prefix}/pods/pod"
         patch = [{"op": "remove", "path": f"/spec/tolerations/{place}/tolerationSeconds"}]
-        await cluster.call("PATCH", path, patch, headers=admission.JSON_PATCH)
+        await cluster.call("PATCH", adopting.path_of(pod), patch, headers=admission.JSON_PATCH)
         await adopting.order("resume", "--yes")
         await cluster.until(lambda: not is_noted(pod), 10.0)
         await cluster.stays(pod, 15.0)
@@ -181,9 +207,7 @@ async def test_a_leader_without_the_right_says_what_it_leaves(adopting: Adopting
         await cluster.taint("a", KEY)
         await cluster.until(lambda: is_noted(pod), 15.0)
     await cluster.call("DELETE", adopting.right)
-    path, nothing = f"/api/v1/namespaces/{cluster.prefix}/pods/pod", [{"op": "test", "path": "/kind", "value": "Pod"}]
-    while not await adopting.made.refusal("PATCH", path, nothing, admission.JSON_PATCH):  # noqa: ASYNC110 - asked again
-        await asyncio.sleep(0.1)
+    await adopting.has_no_right(pod)
     async with adopting.controller(adopts=False) as running:
         await running.until(lambda: running.said("/pod cannot be given back to the built-in controller"))
         assert "the countdowns of 1 pod cannot be given back" in await running.ask("status")
@@ -285,3 +309,106 @@ async def test_who_must_not_be_taken_over_is_not(adopting: Adopting, cluster: Cl
             "finished": [30],
             "terminating": [30],
         }
+
+
+@once
+async def test_seconds_that_are_set_again_and_again_are_taken_over_each_time(
+    adopting: Adopting, cluster: ClusterUnderTest
+) -> None:
+    """Every 35 s, behind a pause: a success is no refusal, so nothing slows down, and the pod's events say no other."""
+    async with adopting.controller():
+        pod = await cluster.create_pod("pod", "a", [tolerates(30)])
+        await cluster.taint("a", KEY)
+        for _ in range(6):
+            await cluster.stays(pod, 35.0)
+            assert is_noted(pod)
+            await adopting.set_seconds(pod, 30)
+        await cluster.stays(pod, 35.0)
+        assert seconds_of(pod) == [MARK_SECONDS]
+        assert is_noted(pod)
+        reasons = {each["reason"] for each in await cluster.told(pod)}
+        assert "CountdownAdopted" in reasons
+        assert "CountdownNotAdopted" not in reasons
+
+
+async def unmarked_by_a_dead_leader(adopting: Adopting, cluster: ClusterUnderTest, late: LateWrite) -> WatchedPod:
+    """Let a leader die when it has sent the mark of a pod, which the API server has not got yet."""
+    pod = await cluster.create_pod("pod", "a", [tolerates(600)])
+    await cluster.taint("a", KEY)  # A leader that has not seen the beginning takes the countdown over at once.
+    async with adopting.controller() as running:
+        await late.has_come(30.0)
+        await running.kill()
+    assert not is_noted(pod)
+    return pod
+
+
+@once
+async def test_a_dead_leaders_mark_is_refused_once_hand_back_has_removed_the_right(
+    adopting: Adopting, cluster: ClusterUnderTest
+) -> None:
+    """The request arrives while the command waits for it, and changes nothing."""
+    async with in_between(adopting.own, 0.0) as slow:
+        late = slow.keep_back("PATCH pods")
+        pod = await unmarked_by_a_dead_leader(adopting, cluster, late)
+        ends = asyncio.create_task(adopting.order("hand-back", "--yes"))
+        await adopting.has_no_right(pod)
+        answer = await late.arrive()
+        assert (answer.status, "cannot patch resource" in answer.text) == (403, True)
+        assert "nothing is adopted any more" in await ends
+        assert seconds_of(pod) == [600]
+        assert not is_noted(pod)
+
+
+@once
+async def test_a_dead_leaders_mark_is_found_where_hand_back_cannot_remove_the_right(
+    adopting: Adopting, cluster: ClusterUnderTest
+) -> None:
+    """Somebody else's binding grants it: the request arrives after the pods were given back, and the last look finds
+    its mark.
+    """
+    rights = {
+        "metadata": {"name": cluster.prefix},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": adopting.made.user}],
+    }
+    bindings = admission.PATHS["ClusterRoleBinding"]
+    await cluster.call("POST", bindings, rights)
+    try:
+        async with in_between(adopting.own, 0.0) as slow:
+            late = slow.keep_back("PATCH pods")
+            pod = await unmarked_by_a_dead_leader(adopting, cluster, late)
+            pipe = asyncio.subprocess.PIPE
+            process = await start("hand-back", "--yes", *adopting.named, stdout=pipe)
+            assert process.stderr is not None
+            async for line in process.stderr:
+                if b"until then a request of a dead leader may still arrive" in line:
+                    break
+            assert (await late.arrive()).status == 200
+            await cluster.until(lambda: is_noted(pod))
+            out, complaints = await process.communicate()
+            assert process.returncode == 0, complaints.decode()
+            assert "1 pod has been given back\nnothing is adopted any more" in out.decode()
+            assert "may keep the right to change tolerations" in complaints.decode()
+            assert seconds_of(pod) == [600]
+            assert not is_noted(pod)
+    finally:
+        await cluster.call("DELETE", f"{bindings}/{cluster.prefix}")
+
+
+@once
+async def test_a_dead_leaders_mark_on_a_clean_node_is_found_by_the_next_leader(
+    adopting: Adopting, cluster: ClusterUnderTest
+) -> None:
+    """It arrives after the look at the beginning, and nobody watches the pod; the leader looks again after 75 s."""
+    async with in_between(adopting.own, 0.0) as slow:
+        late = slow.keep_back("PATCH pods")
+        pod = await unmarked_by_a_dead_leader(adopting, cluster, late)
+        await cluster.untaint("a", KEY)
+        async with adopting.controller():
+            await cluster.stays(pod, 10.0)
+            assert (await late.arrive()).status == 200
+            await cluster.until(lambda: is_noted(pod))
+            await cluster.stays(pod, 30.0)
+            assert is_noted(pod)
+            await cluster.until(lambda: not is_noted(pod), 60.0)
+            assert seconds_of(pod) == [600]

@@ -23,11 +23,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from tests.bench.bare import BareClient, all_at_once
 from tests.bench.processes import now
 from tests.e2e.cluster import ClusterUnderTest, Json
-from tests.e2e.slow_writes import SlowWrites
+from tests.e2e.slow_writes import SlowWrites, in_between
 from tests.e2e.test_admission import APPLY, Installed, built, gone, in_force, paths, token_of, write_own_kubeconfig
 from tests.stage.processes import RunningController, output_of, start_controller
 from tests.stage.waiting import free_port
@@ -207,14 +206,7 @@ async def measure(options: argparse.Namespace) -> bool:
     ):
         with tempfile.TemporaryDirectory() as name:
             own = write_own_kubeconfig(config, Path(name), await token_of(made))
-            async with (
-                _connected(own) as of_account,
-                SlowWrites(connection.url, of_account.ssl_context, options.delay) as slow,
-            ):
-                document = yaml.safe_load(own.read_text())
-                for each in document["clusters"]:
-                    each["cluster"] = {"server": slow.url}
-                own.write_text(yaml.safe_dump(document))
+            async with in_between(own, options.delay) as slow:
                 return await _measure(options, made, client, own, slow)
 
 
