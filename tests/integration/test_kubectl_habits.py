@@ -115,6 +115,13 @@ async def test_explain_suggests_living_and_remembered_pods_of_a_name(shop: Shop)
     assert (gone["pod"], gone["outcome"], gone["node"]) == ("shop/db-1", "evicted", "n1")
 
 
+async def test_explain_of_a_workload_suggests_its_pods_that_are_gone(shop: Shop) -> None:
+    """Who asks why a pod of db was evicted need not know the pod's name; a living one has another."""
+    line, *_ = (await shop.say("explain", "shop/db")).out.splitlines()
+    assert line.startswith("shop/db is not known: there is no such pod; did you mean ")
+    assert "'shop/db-1', which was evicted from node n1 at 20" in line
+
+
 async def test_a_document_and_a_text_agree_that_a_pod_that_is_gone_is_known(shop: Shop) -> None:
     """Exit code 0 is ``known: true`` in a document; the API server's answer that it is gone is in the text."""
     said = await shop.say("explain", "shop/db-1")

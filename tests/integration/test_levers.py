@@ -223,7 +223,7 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
             assert "3 pods leave now from 2 nodes (3 have no owner and will not come back);" in said.complaints
             said = await it.pull("resume", "node/n1", "--dry-run")
             assert said.out == (
-                "if the circuit breaker were reset and only node/n1 let go, 2 pods would leave now from 1 node"
+                "if the circuit breaker were reset and only node/n1 were let go, 2 pods would leave now from 1 node"
                 " (2 have no owner and will not come back), 1 would stay held; no budget would be violated\n"
             )
             assert said.complaints.splitlines()[-1] == (
@@ -231,6 +231,9 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
                 " then taint-eviction breaker reset, then taint-eviction resume --only node/n1"
             )
             assert (said.code, it.left()) == (0, {"p0", "p1", "p2"})
+            said = await it.pull("resume", "--dry-run")
+            assert said.out.startswith("if the circuit breaker were reset, 3 pods would leave now from 2 nodes (3 have")
+            assert said.complaints.endswith("to do it: taint-eviction breaker reset\n")
 
 
 async def test_resume_only_releases_one_node(levers: Levers) -> None:

@@ -271,6 +271,12 @@ def test_a_zone_without_a_change_is_refused_with_the_command_that_counts_its_pod
     assert "how many pods would leave if a zone were let go: taint-eviction resume zone/NAME --dry-run" in result.stderr
 
 
+def test_a_zone_among_the_files_is_answered_with_the_command_that_counts_its_pods() -> None:
+    """`pause` and `resume` take zones where plan takes files."""
+    said = "how many pods would leave if it were let go: taint-eviction resume zone/a --dry-run\n"
+    assert run("zone/a").stderr.endswith(said)
+
+
 @pytest.mark.parametrize(
     ("words", "flag"),
     [

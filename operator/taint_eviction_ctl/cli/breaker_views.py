@@ -12,7 +12,10 @@ from taint_eviction_ctl.planning.wording import many, utc
 _MAX_ROWS = 40
 _MORE = "; see taint-eviction breaker"
 # The runbook has the same order.
-_IN_STEPS = "to let pods go in steps: pause, then breaker reset, then resume --only zone/NAME or node/NAME"
+_IN_STEPS = (
+    "to let pods go in steps: pause, then breaker reset, then resume --only zone/NAME or node/NAME;"
+    " resume zone/NAME --dry-run counts them before"
+)
 _HEADER = ("NODE", "TAINT", "PODS", "HELD", "LEAVE AFTER A RESET")
 _ZONE_HEADER = ("ZONE", "NODES", "TAINTED", "NOT READY", "LOST", "SHARE", "OPENS ABOVE", "LOST NODES")
 _ZONE_COUNTS = ("notReady", "newlyNotReady", "newlyTainted", "counted")

@@ -34,18 +34,19 @@ async def own_namespace(flags: Mapping[str, Any]) -> str:
 
 async def near_pods(key: NamespacedName, flags: Mapping[str, Any]) -> JsonObject:
     """Return similar names. ``near``: a pod in that namespace (it may be gone), a pod elsewhere, or a node; None: no
-    name is similar, or the user may not read them. ``nearRemembered``: pods of this name elsewhere that are gone, the
-    newest outcome of each.
+    name is similar, or the user may not read them. ``nearRemembered``: pods that are gone, of this name elsewhere, or
+    whose names begin with it, as those of a Deployment do; the newest outcome of each.
     """
     gone: dict[str, JsonObject] = {}
     names: set[str] = set()
     with contextlib.suppress(Unanswered):
         for each in (await remembered(flags, {"limit": 1000})).outcomes:
-            if each["namespace"] == key.namespace:
-                names.add(str(each["name"]))
-            elif each["name"] == key.name:
+            here, name = each["namespace"] == key.namespace, str(each["name"])
+            if here:
+                names.add(name)
+            if name.startswith(f"{key.name}-") if here else name == key.name:
                 pod = f"{each['namespace']}/{each['name']}"
-                gone.setdefault(pod, {"pod": pod, **{name: each[name] for name in _ABOUT_GONE}})
+                gone.setdefault(pod, {"pod": pod, **{about: each[about] for about in _ABOUT_GONE}})
     near = await _near(key, names, flags)
     return {"near": near, "nearRemembered": [each for pod, each in gone.items() if pod != near][:_MAX_REMEMBERED]}
 

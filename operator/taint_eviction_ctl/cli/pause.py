@@ -367,10 +367,12 @@ async def _say_what_would_leave(on: Reached, chosen: Sequence[PauseScope], flags
     going = await count_going(on, flags, standing, replace(only, pauses=ended, reset=True))
     if isinstance(going, str):
         give_up(ExitCode.UNREACHABLE, await told(on, going))
-    names = " and ".join(map(_argument, chosen))
-    what = f"only {names}" if chosen else "every pause" if flags["everything"] else "the pause of all evictions"
-    done, first = ("let go" if chosen else "ended"), "the circuit breaker were reset and " if going.breaker_open else ""
-    click.echo(await told(on, going, f"{first}{what} {'' if first else 'were '}{done}"))
+    supposing = ["the circuit breaker were reset"] if going.breaker_open else []
+    if chosen:
+        supposing.append(f"only {' and '.join(map(_argument, chosen))} were let go")
+    elif any(ended is None or scope in ended for scope in standing.pauses()):
+        supposing.append(f"{'every pause' if ended is None else 'the pause of all evictions'} were ended")
+    click.echo(await told(on, going, " and ".join(supposing)))
     if steps := _steps(standing, chosen, ended, going.breaker_open):
         complain("nothing was changed; to do it: " + ", then ".join(f"taint-eviction {step}" for step in steps))
     return ExitCode.OK

@@ -40,7 +40,7 @@ from taint_eviction_ctl.cli.flags import NO_HEADERS_FLAG, output_flag, repeated_
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_ctl.cli.plan_views import print_plan
 from taint_eviction_ctl.cli.progress import Progress
-from taint_eviction_ctl.cli.values import NODE_KINDS, When
+from taint_eviction_ctl.cli.values import NODE_KINDS, ZONE_KINDS, When
 from taint_eviction_ctl.picture.of_plan import picture_of_plan
 from taint_eviction_ctl.planning.adoption import add_adoption
 from taint_eviction_ctl.planning.changes import (
@@ -175,7 +175,7 @@ def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, fl
     if not len(inventory):
         skipped = f" (skipped: {kinds})" if (kinds := skipped_kinds(inventory)) else ""
         nothing = f"there is no node, pod or budget in {', '.join(files)}{skipped}"
-        give_up(ExitCode.USAGE, *inventory.problems, nothing, *_taints_meant(files))
+        give_up(ExitCode.USAGE, *inventory.problems, nothing, *_meant(files))
     wall = read_wall()
     epoch = _instant(flags["now"], wall)
     made = _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
@@ -184,8 +184,12 @@ def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, fl
     return made
 
 
-def _taints_meant(files: tuple[str, ...]) -> list[str]:
-    """Return how to plan a taint, where nodes and taints were given as `kubectl taint` takes them."""
+def _meant(files: tuple[str, ...]) -> list[str]:
+    """Return how to count the pods of a zone, or how to plan a taint, where nodes and taints were given as
+    `kubectl taint` takes them.
+    """
+    if zones := [name for name in files if name.partition("/")[0] in ZONE_KINDS]:
+        return [f"how many pods would leave if it were let go: taint-eviction resume {' '.join(zones)} --dry-run"]
     taints = [name.removesuffix("-") for name in files if _TAINT.fullmatch(name)]
     others = [name for name in files if not _TAINT.fullmatch(name) and not Path(name).exists()]
     nodes = [node for name in others if _NODE.fullmatch(node := name.rpartition("/")[2]) and node not in NODE_KINDS]
