@@ -147,6 +147,33 @@ def test_events_alone_answer_for_a_pod_that_they_tell(monkeypatch: pytest.Monkey
         asked(monkeypatch, FakeReplica(Unanswered("away")), events=events())
 
 
+def test_invented_events_push_out_nothing_that_a_controller_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may create events fills at most half of the list with them, if there are others; the source says how many."""
+    invented = events(*(row(f"x{second}", "evicted", second) for second in range(10, 59)))
+    real = kept(*(row(f"r{second}", "evicted", second) for second in range(9, 0, -1)))
+    found = asked(monkeypatch, FakeReplica(Unanswered("away")), limit=6, kept=real, events=invented)
+    assert [each["uid"] for each in found.outcomes] == ["x58", "x57", "x56", "r9", "r8", "r7"]
+    problems = [source.problem for source in found.sources]
+    assert problems == [
+        "46 older outcomes that only events tell are not listed: anybody may create events (--limit)",
+        "",
+    ]
+    few = asked(
+        monkeypatch, FakeReplica(Unanswered("away")), limit=6, kept=kept(row("r", "evicted", 1)), events=invented
+    )
+    assert [each["uid"] for each in few.outcomes] == ["x58", "x57", "x56", "x55", "x54", "r"]
+
+
+def test_an_event_of_one_namespace_says_nothing_of_a_pod_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may write any UID into an event about its own namespace."""
+    forged = events({**row("a", "evicted", 2), "namespace": "tenant"})
+    found = asked(monkeypatch, FakeReplica(page("one", row("a", "refused", 1))), events=forged)
+    assert [(each["namespace"], each["outcome"]) for each in found.outcomes] == [
+        ("tenant", "evicted"),
+        ("shop", "refused"),
+    ]
+
+
 def test_what_is_kept_is_read_unless_the_leader_has_restored_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A standby has not."""
     of_leader = page("one", row("b", "evicted", 2), leading=True, restoredFrom="kube-system/history")

@@ -86,7 +86,8 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
     told = _without_echoes(sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True))
     # A replica that answers needs nobody who has kept what it tells.
     found.outcomes = [
-        {**each, "keptBy": None} if each["toldBy"] in found.answered else each for each in told[: int(query["limit"])]
+        {**each, "keptBy": None} if each["toldBy"] in found.answered else each
+        for each in _limited(told, int(query["limit"]), found.sources)
     ]
     return found
 
@@ -124,7 +125,8 @@ def _add(by_uid: dict[str, Document], outcome: Document, query: Mapping[str, str
     """Add an outcome that was asked for, unless more is known of the pod."""
     if not _fits(outcome, query):
         return
-    key = outcome["uid"] or f"{outcome['namespace']}/{outcome['name']} {outcome['time']}"
+    # An event may name any UID, but no other namespace than its own.
+    key = f"{outcome['namespace']}/{outcome['name']} {outcome['uid'] or outcome['time']}"
     known = by_uid.get(key)
     if known is None or _worth(outcome) < _worth(known):
         by_uid[key] = outcome
@@ -148,9 +150,35 @@ def _without_echoes(outcomes: list[Document]) -> list[Document]:
     return [each for each in outcomes if not is_echo(each)]
 
 
+def _limited(told: list[Document], limit: int, sources: list[Source]) -> list[Document]:
+    """Return at most ``limit`` outcomes, and note at the source of events how many of theirs have no room.
+
+    Anybody may create events. So those that nobody else tells get the room that others leave, or half of it.
+    """
+    by_events = sum(map(_is_event, told))
+    room = max(limit // 2, limit - (len(told) - by_events))
+    left = {True: room, False: limit - min(room, by_events)}
+    listed = []
+    for each in told:
+        if left[_is_event(each)] > 0:
+            left[_is_event(each)] -= 1
+            listed.append(each)
+    if by_events > room and len(told) > limit:
+        unlisted = f"{by_events - room} older outcomes that only events tell are not listed"
+        for source in sources:
+            if not source.lasting:
+                source.problem = source.problem or f"{unlisted}: anybody may create events (--limit)"
+    return listed
+
+
+def _is_event(outcome: Document) -> bool:
+    """Return whether an event alone tells an outcome: it names no node."""
+    return outcome["node"] is None
+
+
 def _worth(outcome: Document) -> tuple[int, bool]:
     # An event tells least of an eviction.
-    return _RANKS.index(outcome["outcome"]), outcome["node"] is None
+    return _RANKS.index(outcome["outcome"]), _is_event(outcome)
 
 
 def _fits(outcome: Document, query: Mapping[str, str | int]) -> bool:
