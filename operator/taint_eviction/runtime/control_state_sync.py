@@ -144,6 +144,7 @@ class ControlStateSync:
                 logger.error("the control state (pauses, breaker) cannot be read, %s: %s", meanwhile, failure)
             return
         if self._is_overtaken(asked_at):
+            self._take_new_pauses(control_state, asked_at)
             return
         if self._unread.ends():
             logger.info("the control state (pauses, breaker) can be read again")
@@ -151,6 +152,19 @@ class ControlStateSync:
         self._read_at = asked_at
         self._live.order(self._as_counted(self._clock.now()))
         self._kept_anew.set()
+
+    def _take_new_pauses(self, control_state: ControlState | None, asked_at: float) -> None:
+        """Let pauses begin that an answer shows although it may lack a later write of this process, which makes none:
+        until the next answer, which may be slow, pods would be evicted that people are known to have paused.
+        """
+        if control_state is None or self._read_at is None or asked_at < self._read_at:
+            return
+        known, now = self._kept.pauses(), self._clock.now()
+        pauses = {scope: pause for scope, pause in control_state.pauses().items() if scope not in known}
+        if new := {scope: pause for scope, pause in pauses.items() if not pause.has_ended(now.passed_epoch)}:
+            self._kept = self._kept.with_pauses(new)
+            self._live.order(self._as_counted(now))
+            self._kept_anew.set()
 
     def _with_lost(self, control_state: ControlState | None, asked_at: float) -> ControlState:
         """Return what counts after a read, with what was known of an object that has been deleted."""
