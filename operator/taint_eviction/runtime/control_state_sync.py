@@ -144,7 +144,7 @@ class ControlStateSync:
                 logger.error("the control state (pauses, breaker) cannot be read, %s: %s", meanwhile, failure)
             return
         if self._is_overtaken(asked_at):
-            self._take_new_pauses(control_state, asked_at)
+            self._take_new_orders(control_state, asked_at)
             return
         if self._unread.ends():
             logger.info("the control state (pauses, breaker) can be read again")
@@ -153,16 +153,21 @@ class ControlStateSync:
         self._live.order(self._as_counted(self._clock.now()))
         self._kept_anew.set()
 
-    def _take_new_pauses(self, control_state: ControlState | None, asked_at: float) -> None:
-        """Let pauses begin that an answer shows although it may lack a later write of this process, which makes none:
-        until the next answer, which may be slow, pods would be evicted that people are known to have paused.
+    def _take_new_orders(self, control_state: ControlState | None, asked_at: float) -> None:
+        """Let begin what an answer shows that people have paused, or a breaker that they have opened, although it may
+        lack a later write of this process, which does neither: until the next answer, which may be slow, pods would be
+        evicted that are known to be held.
         """
         if control_state is None or self._read_at is None or asked_at < self._read_at:
             return
-        known, now = self._kept.pauses(), self._clock.now()
-        pauses = {scope: pause for scope, pause in control_state.pauses().items() if scope not in known}
+        kept, now, latch = self._kept, self._clock.now(), control_state.latch
+        pauses = {scope: pause for scope, pause in control_state.pauses().items() if scope not in kept.pauses()}
         if new := {scope: pause for scope, pause in pauses.items() if not pause.has_ended(now.passed_epoch)}:
-            self._kept = self._kept.with_pauses(new)
+            kept = kept.with_pauses(new)
+        if kept.latch is None and latch is not None and not latch.controller:
+            kept = self._dated(replace(kept, latch=latch, reset_epoch=None))
+        if kept is not self._kept:
+            self._kept = kept
             self._live.order(self._as_counted(now))
             self._kept_anew.set()
 
