@@ -135,7 +135,9 @@ class Metrics:
             else None
         )
         self._namespaces = FirstValues(_MAX_NAMESPACES)
-        self._cancelled = self._counter("cancelled", "Evictions cancelled before the pod was deleted.")
+        self._cancelled = self._counter(
+            "cancelled", "Deadlines that ended without an eviction here: the pod stays, or somebody else deleted it."
+        )
         self._rewritten = self._counter(
             "taints_rewritten", "Taints whose value changed, which restarts tolerationSeconds."
         )
@@ -325,7 +327,7 @@ class Metrics:
         self._reloads.labels(result).inc()
 
     def cancelled(self) -> None:
-        """Count that a pod no longer has a deadline."""
+        """Count that a pod no longer has a deadline, though it was not evicted here."""
         self._cancelled.inc()
 
     def taint_rewritten(self) -> None:
