@@ -199,6 +199,7 @@ def build(
         # Where countdowns are taken over, it is among what is said of them.
         policy_problem=lambda: "" if policy_check is None or settings.adoption.enabled else policy_check.problem,
         history_unkept_seconds=lambda: 0.0 if keeper is None else keeper.unkept_seconds(),
+        records_ended=lambda: [each.ended for each in (journal, audit) if each is not None and each.ended],
     )
     checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
     servers = [] if probe_listen is None else [ProbeServer(probe_listen, checks)]

@@ -430,6 +430,20 @@ async def test_status_reports_a_policy_file_that_is_rejected(tmp_path: Path) -> 
     assert "the policy file is rejected, and the previous policy stays in force: see the log" in said.splitlines()
 
 
+async def test_status_reports_an_audit_log_that_has_ended(tmp_path: Path) -> None:
+    """After a disk was full once, nothing more is written: who relies on the log must learn that."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web-0", "n1")
+        server.taint("n1", KEY)
+        config = write_kubeconfig(tmp_path / "config", server)
+        flags = ("--audit-log", "/dev/full")
+        async with running_controller(config, *flags, listen=f"127.0.0.1:{free_port()}") as run:
+            await run.until(lambda: run.said("the audit log ends here"))
+            said = await run.ask("status")
+    assert "the audit log has ended, and continues after a restart: /dev/full: No space left" in said
+
+
 async def test_status_reports_that_the_control_state_can_no_longer_be_read(tmp_path: Path) -> None:
     """The last known control state stays in force, so a person whose resume has no effect learns why."""
     async with ApiServer(seed=1) as server:

@@ -84,6 +84,7 @@ def test_a_full_disk_ends_the_log_for_good(caplog: pytest.LogCaptureFixture) -> 
     assert [record.getMessage() for record in caplog.records] == [
         f"the log ends here, the controller continues: /dev/full: {os.strerror(errno.ENOSPC)}"
     ]
+    assert lines.ended == f"the log has ended, and continues after a restart: /dev/full: {os.strerror(errno.ENOSPC)}"
 
 
 class Cutting:

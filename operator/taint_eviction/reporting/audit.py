@@ -53,6 +53,11 @@ class AuditLog:
         }
         self._lines.write(orjson.dumps(line) + b"\n")
 
+    @property
+    def ended(self) -> str:
+        """Return why no more lines are written, "" while they are."""
+        return self._lines.ended
+
     def close(self) -> None:
         """Close the log."""
         self._lines.close()

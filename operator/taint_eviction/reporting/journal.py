@@ -128,6 +128,11 @@ class Journal:
         """Write a line about something that is neither a fact nor an event."""
         self._write(line, self._steadied(now))
 
+    @property
+    def ended(self) -> str:
+        """Return why no more lines are written, "" while they are."""
+        return self._lines.ended
+
     def close(self) -> None:
         """Close the file."""
         self._lines.close()

@@ -25,12 +25,16 @@ class _File(Protocol):
 
 
 class Lines:
-    """Lines that are written to an unbuffered ``file``. ``what`` and ``where`` name them when writing ends."""
+    """Lines that are written to an unbuffered ``file``. ``what`` and ``where`` name them when writing ends.
+
+    ``ended``: why no more lines are written, "" while they are.
+    """
 
     def __init__(self, file: _File | None, what: str, where: str) -> None:
         self._file = file
         self._what = what
         self._where = where
+        self.ended = ""
 
     def write(self, line: bytes) -> None:
         """Append one or more lines."""
@@ -49,7 +53,9 @@ class Lines:
             file.close()
 
     def _give_up(self, error: OSError) -> None:
-        logger.error("%s ends here, the controller continues: %s: %s", self._what, self._where, error.strerror or error)
+        why = f"{self._where}: {error.strerror or error}"
+        self.ended = f"{self._what} has ended, and continues after a restart: {why}"
+        logger.error("%s ends here, the controller continues: %s", self._what, why)
         self.close()
 
 

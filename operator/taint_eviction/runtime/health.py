@@ -21,7 +21,8 @@ class Health:
     whether the policy file is rejected. ``restart_helps`` returns why a new process would get on with the API server
     where this one does not, None: it would not. ``connection_warnings`` yields what is wrong with the connection.
     ``policy_problem`` returns what is wrong with the admission policy, "" for nothing. ``history_unkept_seconds``
-    returns for how long the last outcomes could not be kept.
+    returns for how long the last outcomes could not be kept. ``records_ended`` returns why journal or audit log are no
+    longer written.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Health:
         connection_warnings: Callable[[], Iterable[str]],
         policy_problem: Callable[[], str],
         history_unkept_seconds: Callable[[], float],
+        records_ended: Callable[[], Iterable[str]],
     ) -> None:
         self._driver = driver
         self._elector = elector
@@ -44,6 +46,7 @@ class Health:
         self._connection_warnings = connection_warnings
         self._policy_problem = policy_problem
         self._history_unkept_seconds = history_unkept_seconds
+        self._records_ended = records_ended
 
     def liveness(self) -> tuple[bool, str]:
         """Return whether the loop still runs, and if not, why; an unreachable API server is no reason to restart."""
@@ -62,6 +65,7 @@ class Health:
         yield from self._connection_warnings()
         if problem := self._policy_problem():
             yield problem
+        yield from self._records_ended()
         if unkept := self._history_unkept_seconds():
             yield f"the last outcomes could not be kept for {unkept:.0f} s: after a restart, history lacks them"
         if self._control_state is None:
