@@ -101,10 +101,10 @@ class _Connection:
             return self._latest, self._latest
         return min(span.lowest for span in self._spans), max(span.highest for span in self._spans)
 
-    def vote(self, at: float) -> float:
-        """Return the vote at this instant."""
-        lowest, highest = self.range(at)
-        return highest if highest - lowest <= TOLERATED_SECONDS else lowest
+
+def _vote(lowest: float, highest: float) -> float:
+    """Return the vote of a connection whose answers that count lie between these."""
+    return highest if highest - lowest <= TOLERATED_SECONDS else lowest
 
 
 class ServerClock:
@@ -188,7 +188,7 @@ class ServerClock:
         if not self._decided:
             self._decide(self._votes(at))
         else:
-            self._note_vote(at, voter.vote(at))
+            self._note_vote(at, _vote(*voter.range(at)))
             if at >= self._counted_at + _COUNT_SECONDS:
                 self._count(at)
         if self._anchor is not None:
@@ -231,11 +231,11 @@ class ServerClock:
             if voter.heard_at >= at - _WINDOW_SECONDS and len(self._connections) <= _MAX_CONNECTIONS:
                 break
             del self._connections[number]
-        ranges = [voter.range(at) for voter in self._connections.values()]
-        ends = [end for ends in ranges for end in ends] + ([] if self._anchor is None else [self._anchor])
+        ranges = {number: voter.range(at) for number, voter in self._connections.items()}
+        ends = [end for ends in ranges.values() for end in ends] + ([] if self._anchor is None else [self._anchor])
         # There are none where all answers came before the machine was suspended.
         self._apart_seconds = max(ends) - min(ends) if ends else 0.0
-        return {number: voter.vote(at) for number, voter in self._connections.items()}
+        return {number: _vote(*ends) for number, ends in ranges.items()}
 
     def _decide(self, votes: Mapping[int, float]) -> None:
         """Count the votes of the start: the highest if they agree, otherwise the lowest."""

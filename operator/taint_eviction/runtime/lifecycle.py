@@ -17,7 +17,9 @@ logger = logging.getLogger(__name__)
 # How long events may still be posted, and outcomes be kept, when the process stops.
 _DRAIN_SECONDS = 3.0
 
-_SYNC_CHECK_SECONDS = 0.05
+# How often it is checked whether the view is complete: while the election waits for that, and while only a line of the
+# log does, which may take for as long as a list fails.
+_SYNC_CHECK_SECONDS, _SYNC_LOG_SECONDS = 0.05, 1.0
 
 
 class Server(Protocol):
@@ -104,17 +106,17 @@ class Lifecycle:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.election.lease_duration_seconds), asyncio.TaskGroup() as group:
                 observing = group.create_task(elector.observe(), name="observe the lease")
-                await self._until_synced()
+                await self._until_synced(_SYNC_CHECK_SECONDS)
                 observing.cancel()
         await elector.run()
 
-    async def _until_synced(self) -> None:
+    async def _until_synced(self, check_seconds: float) -> None:
         # Many events can make it true; polling is simpler, and the election can wait.
         while not self._engine.synced():  # noqa: ASYNC110
-            await asyncio.sleep(_SYNC_CHECK_SECONDS)
+            await asyncio.sleep(check_seconds)
 
     async def _report_synced(self) -> None:
-        await self._until_synced()
+        await self._until_synced(_SYNC_LOG_SECONDS)
         controller = self._engine.live.controller
         tainted, pending = len(controller.tainted_nodes()), controller.status.pending_count()
         logger.info("synced: %d tainted nodes, %d pods with a deadline", tainted, pending)
