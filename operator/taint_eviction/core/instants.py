@@ -13,6 +13,9 @@ from typing import NamedTuple
 # Object times are truncated to whole seconds: the true time is at most this much later.
 TRUNCATION_SECONDS = 1.0
 
+# The server's true time is at most this much ahead of what is known of it: dates of answers are truncated, and travel.
+BEHIND_SECONDS = 2.0
+
 # Longer than the life of any cluster, and safe in every date type: a toleration may have any int64 as its seconds.
 FAR_FUTURE_SECONDS = 100 * 365 * 24 * 3600.0
 

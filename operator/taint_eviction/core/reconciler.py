@@ -13,7 +13,7 @@ from taint_eviction.core.events import Cancelled, Event, Evicted, EvictionLoop, 
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import Guards, WaitReason
-from taint_eviction.core.instants import Moment, Sighting
+from taint_eviction.core.instants import BEHIND_SECONDS, Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.leaving_order import PAST_GRACE_SECONDS, Leaving
 from taint_eviction.core.objects import Pod, PodRef
@@ -257,7 +257,10 @@ class Reconciler:
             order.forget(record.ref)
             return
         due_at, ends_at, flow = -math.inf, math.inf, None
-        created_at = now.instant_of(pod.created_at) if pod.created_at is not None and now.dates_objects else -math.inf
+        created_at = -math.inf
+        if pod.created_at is not None and now.dates_objects:
+            # The server's time may be ahead of what is known of it: then the pod is older than it seems.
+            created_at = now.instant_of(pod.created_at) - BEHIND_SECONDS
         if decision is not None:
             handling = self.handling(record, decision, now)
             due_at, tier = decision.fire_at, tier_in(pod, handling)
