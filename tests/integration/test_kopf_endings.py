@@ -104,21 +104,6 @@ async def test_a_list_that_never_ends_ends_the_watch() -> None:
         assert not list(tasks_left())
 
 
-async def test_streams_that_open_and_bring_nothing_end_the_watch_by_silence() -> None:
-    """A proxy may keep what they bring: Kopf opens one after the other, and each would look like a sign of life."""
-    tuning = WatchTuning(inactivity_seconds=1.2, silence_seconds=2.0, retry_seconds=(0.01,))
-    async with ApiServer() as server, watcher_of(server, tuning) as watcher:
-        recorder = Recorder()
-        async with running(watcher.watch(NodesScope(), recorder)) as task:
-            await recorder.until(lambda: recorder.listed)
-            server.lag("nodes")
-            server.create("nodes", {"metadata": {"name": "n1"}})
-            with pytest.raises(WatchEnded, match=r"^nothing was received for 2 s$"):
-                await asyncio.wait_for(task, PATIENCE_SECONDS)
-        assert recorder.heard == 1
-        assert not list(tasks_left())
-
-
 async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None:
     """A watch either starts or ends, so its caller does not wait indefinitely."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:

@@ -41,9 +41,8 @@ class WatchTuning:
     even a bookmark. Kopf asks for bookmarks, and API servers send them every 60 s. API servers keep events for only
     75 s with certainty, so this must not be much longer.
 
-    ``silence_seconds``: the watch ends after this time without any response or any line on its stream; a stream that
-    follows one without a line does not count. Kopf has states in which it waits or retries indefinitely: connection
-    refused, 429, a proxy that keeps what streams bring.
+    ``silence_seconds``: the watch ends after this time without any response or any line on its stream. Kopf has states
+    in which it waits or retries indefinitely: connection refused, 429, a resource that discovery does not show.
 
     ``connect_seconds`` bounds the opening of a connection, ``request_seconds`` the reading of one page of a list.
 

@@ -63,8 +63,6 @@ class WatchInterceptor:
         # When the latest stream was opened, None once its end was noted, and whether it brought anything.
         self._opened_at: float | None = None
         self._brought = False
-        # Whether the stream before this one brought nothing, not even a bookmark.
-        self._after_silence = False
         # How many streams in a row ended at once, and how many of the latest ones brought nothing.
         self._short = self._empty = 0
 
@@ -139,7 +137,6 @@ class WatchInterceptor:
         if self._opened_at is None:
             return
         lasted, self._opened_at = self._loop.time() - self._opened_at, None
-        self._after_silence = not self._brought
         if lasted >= _SHORT_SECONDS:
             self._short = self._empty = 0
             return
@@ -160,9 +157,8 @@ class WatchInterceptor:
             return
         self.on_accepted()
         # A list is a sign of life, but not if it follows another list without a stream in between: while the API server
-        # refuses only streams with 429, Kopf lists again and again. Nor is a stream after one that brought nothing: a
-        # proxy may keep what they bring, and Kopf opens one after the other.
-        if not (self._after_silence if purpose is Purpose.WATCH else self._listed):
+        # refuses only streams with 429, Kopf lists again and again.
+        if purpose is Purpose.WATCH or not self._listed:
             self.alive_at = self._loop.time()
         match purpose:
             case Purpose.DISCOVER:
@@ -186,7 +182,7 @@ class WatchInterceptor:
             metadata = page.get("metadata")
             if not (isinstance(metadata, dict) and self._continues(metadata.get("continue"))):
                 self._watch_filter.end_list()
-                self._listed, self._after_silence = True, False
+                self._listed = True
         return page
 
     def _continues(self, token: Any) -> bool:
@@ -202,8 +198,7 @@ class WatchInterceptor:
             self._listed = False
             self._report(self._listener.on_listed)
         self._opened_at, self._brought = self._loop.time(), False
-        if not self._after_silence:
-            self._report(self._listener.on_heard)
+        self._report(self._listener.on_heard)
 
     def _filter(self, lines: Iterable[bytes]) -> Iterable[bytes]:
         """Take the lines that the stream brought, and return those that Kopf may see."""
