@@ -117,7 +117,7 @@ class SimulatedReplica:
             settings = self._surroundings.settings
             adoption = dataclasses.replace(settings.adoption, enabled=adopts)
             settings = dataclasses.replace(settings, adoption=adoption)
-            self._surroundings = dataclasses.replace(self._surroundings, settings=settings)
+            self._surroundings = dataclasses.replace(self._surroundings, settings=settings, adoption=True)
         if after_seconds > 0:
             self._starting = asyncio.get_running_loop().call_later(after_seconds, self.start)
         else:
