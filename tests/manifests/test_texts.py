@@ -19,6 +19,7 @@ TEXTS = sorted([README, *DOCS, *MANIFESTS.glob("**/*.md"), *MANIFESTS.glob("**/*
 FOREIGN = {
     "--controllers": "kube-controller-manager",
     "--disable-eviction": "kubectl drain",
+    "--event-ttl": "kube-apiserver",
     "--force-conflicts": "kubectl apply",
     "--kube-api-burst": "kube-controller-manager",
     "--kube-api-qps": "kube-controller-manager",
@@ -35,8 +36,8 @@ _OTHERS = re.compile(
     r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|cosign|sha256sum|python3|aws|az|KUBECONFIG=|PYTHONPATH=)[^`]*"
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-# Not the namespace of that name.
-_INVOKED = re.compile(r"(?<!-n )(?<!namespace/)\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)([^`|\n#]*)")
+# Not the namespace of that name. Of several commands in a sentence, each ends where ", then" begins.
+_INVOKED = re.compile(r"(?<!-n )(?<!namespace/)\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)((?:(?!, then )[^`|\n#])*)")
 
 
 @cache
