@@ -1,5 +1,7 @@
 """Reading a pod costs little more than decoding its JSON, whatever a tenant has written into it."""
 
+import gc
+import math
 import resource
 from collections.abc import Callable
 from typing import Any
@@ -24,15 +26,33 @@ MOST = 15.0
 PARTS = {"all parts": ALL_PARTS, "the parts of default flags": PodParts(frozenset(), holds=False)}
 
 
+# So often both are tried at least. What else the machine does can make a try slower, never faster: so more tries are
+# made, up to the larger number, as long as the work seems to cost too much.
+TRIES, MORE_TRIES = 3, 12
+
+
 def seconds(work: Callable[[], Any]) -> float:
-    """Return the least CPU time of three tries."""
-    spent = []
-    for _ in range(3):
+    """Return the CPU time of one try, without that of the garbage of other tests."""
+    gc.disable()
+    try:
         before = resource.getrusage(resource.RUSAGE_SELF)
         work()
         after = resource.getrusage(resource.RUSAGE_SELF)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(spent)
+    finally:
+        gc.enable()
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def times_as_much(work: Callable[[], Any], bare: Callable[[], Any]) -> float:
+    """Return how many times as much CPU time the work takes as ``bare``: the least times of several tries in turn."""
+    least, least_bare, ratio = math.inf, math.inf, math.inf
+    for tried in range(1, MORE_TRIES + 1):
+        least_bare = min(least_bare, seconds(bare))
+        least = min(least, seconds(work))
+        ratio = least / max(least_bare, 0.002)
+        if tried >= TRIES and ratio < MOST:
+            break
+    return ratio
 
 
 @pytest.mark.parametrize("parts", PARTS.values(), ids=list(PARTS))
@@ -41,9 +61,8 @@ def test_a_pod_of_the_most_bytes_is_read_as_fast_as_json(kind: str, parts: PodPa
     """From a list and from a watch. The API server stores no larger pod."""
     body = HOSTILE[kind](MOST_BYTES)
     whole, line = orjson.dumps(body), orjson.dumps({"type": "MODIFIED", "object": body})
-    bare = max(seconds(lambda: orjson.loads(whole)), 0.002)
-    assert seconds(lambda: read_pod(orjson.loads(whole), parts)) < MOST * bare
-    assert seconds(lambda: WatchFilter("Pod", parts=parts).filter([line])) < MOST * bare
+    assert times_as_much(lambda: read_pod(orjson.loads(whole), parts), lambda: orjson.loads(whole)) < MOST
+    assert times_as_much(lambda: WatchFilter("Pod", parts=parts).filter([line]), lambda: orjson.loads(whole)) < MOST
 
 
 @pytest.mark.parametrize("kind", [kind for kind in HOSTILE if "tolerations" in kind])
@@ -52,8 +71,8 @@ def test_a_decision_on_a_pod_of_the_most_bytes_costs_as_much_as_reading_it(kind:
     body = HOSTILE[kind](MOST_BYTES)
     whole = orjson.dumps(body)
     tolerations = read_pod(body, PARTS["the parts of default flags"]).value.tolerations
-    bare = max(seconds(lambda: orjson.loads(whole)), 0.002)
-    assert seconds(lambda: list(matching(tolerations, Taint("maintenance", NO_EXECUTE, "now")))) < MOST * bare
+    which = Taint("maintenance", NO_EXECUTE, "now")
+    assert times_as_much(lambda: list(matching(tolerations, which)), lambda: orjson.loads(whole)) < MOST
 
 
 @pytest.mark.parametrize("kind", [kind for kind in HOSTILE if "tolerations" in kind])
@@ -70,8 +89,7 @@ def test_deciding_on_a_pod_of_the_most_bytes_costs_a_small_part_of_reading_it(ki
             repelling(tolerations, [which])
             discouraging(tolerations, [which])
 
-    bare = max(seconds(lambda: orjson.loads(whole)), 0.002)
-    assert seconds(decide_often) < MOST * bare
+    assert times_as_much(decide_often, lambda: orjson.loads(whole)) < MOST
 
 
 @pytest.mark.parametrize(
@@ -80,10 +98,10 @@ def test_deciding_on_a_pod_of_the_most_bytes_costs_a_small_part_of_reading_it(ki
 def test_a_refusal_of_a_webhooks_words_is_read_in_linear_time(words: str) -> None:
     """A webhook chooses the message and as many causes as it likes."""
 
-    def cost(text: str) -> float:
+    def reading(text: str) -> Callable[[], Any]:
         status = {"kind": "Status", "message": text, "details": {"causes": [{"message": text}] * 20}}
         body = orjson.dumps(status)
-        return seconds(lambda: refusal_text(403, read_refusal(body)))
+        return lambda: refusal_text(403, read_refusal(body))
 
     hostile = (words * 400)[:10_000]
-    assert cost(hostile) < MOST * max(cost("x" * len(hostile)), 0.002)
+    assert times_as_much(reading(hostile), reading("x" * len(hostile))) < MOST
