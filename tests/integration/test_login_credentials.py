@@ -2,15 +2,16 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import pytest
@@ -29,6 +30,25 @@ from taint_eviction.login.sessions import AuthorizationMiddleware, environment_p
 from taint_eviction.login.token_sources import FixedAuthorization
 
 BETA = "client.authentication.k8s.io/v1beta1"
+NotedT = TypeVar("NotedT")
+
+
+@contextlib.asynccontextmanager
+async def listener(note: Callable[[web.BaseRequest], NotedT]) -> AsyncIterator[tuple[str, list[NotedT]]]:
+    """Answer every request; yield host and port, and what ``note`` returns of each request."""
+    noted: list[NotedT] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        noted.append(note(request))
+        return web.Response(text="{}")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"127.0.0.1:{runner.addresses[0][1]}", noted
+    finally:
+        await runner.cleanup()
 
 
 async def get(connection: Connection) -> int:
@@ -237,24 +257,14 @@ async def test_passwords_are_sent(tmp_path: Path) -> None:
 
 async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
     """A session sends the token to no other host."""
-    heard: list[str | None] = []
-
-    async def listen(request: web.BaseRequest) -> web.StreamResponse:
-        heard.append(request.headers.get("Authorization"))
-        return web.Response(text="{}")
-
-    runner = web.ServerRunner(web.Server(listen))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    elsewhere = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    connection = await with_kubeconfig(
-        str(write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", "s")), None, HandClock()
-    )
-    async with connection.make_session() as session, session.get(elsewhere) as answer:
-        assert answer.status == 200
-    assert heard == [None]
-    await connection.close()
-    await runner.cleanup()
+    async with listener(lambda request: request.headers.get("Authorization")) as (elsewhere, heard):
+        connection = await with_kubeconfig(
+            str(write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", "s")), None, HandClock()
+        )
+        async with connection.make_session() as session, session.get(f"http://{elsewhere}/") as answer:
+            assert answer.status == 200
+        assert heard == [None]
+        await connection.close()
 
 
 @pytest.mark.parametrize(
@@ -298,48 +308,33 @@ async def test_no_session_asks_for_compressed_answers(tmp_path: Path) -> None:
 
 async def test_each_session_uses_the_proxy_of_the_kubeconfig(tmp_path: Path) -> None:
     """Code that uses a session need not know of the proxy."""
-    asked: list[str] = []
-
-    async def forward(request: web.BaseRequest) -> web.StreamResponse:
-        asked.append(request.raw_path if hasattr(request, "raw_path") else str(request.url))
-        return web.Response(text="{}")
-
-    runner = web.ServerRunner(web.Server(forward))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    content = kubeconfig("http://api.example:6443")
-    content["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    (tmp_path / "c").write_text(json.dumps(content))
-    connection = await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
-    assert await get(connection) == 200
-    assert asked == ["http://api.example:6443/api/v1/nodes"]
-    await connection.close()
-    await runner.cleanup()
+    async with listener(lambda request: str(request.url)) as (proxy, asked):
+        content = kubeconfig("http://api.example:6443")
+        content["clusters"][0]["cluster"]["proxy-url"] = f"http://{proxy}"
+        (tmp_path / "c").write_text(json.dumps(content))
+        connection = await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
+        assert await get(connection) == 200
+        assert asked == ["http://api.example:6443/api/v1/nodes"]
+        await connection.close()
 
 
 async def test_a_proxy_of_the_environment_is_used_where_the_kubeconfig_names_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proxy gets the login that its URL contains; for hosts in NO_PROXY it is not used."""
-    asked: list[tuple[str, str | None]] = []
-
-    async def forward(request: web.BaseRequest) -> web.StreamResponse:
-        asked.append((str(request.url), request.headers.get("Proxy-Authorization")))
-        return web.Response(text="{}")
-
-    runner = web.ServerRunner(web.Server(forward))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{runner.addresses[0][1]}")
-    monkeypatch.setenv("no_proxy", "near.example")
-    connection = await with_kubeconfig(
-        str(write_kubeconfig(tmp_path / "c", "http://far.example", "s")), None, HandClock()
-    )
-    assert await get(connection) == 200
-    assert asked == [("http://far.example/api/v1/nodes", f"Basic {base64.b64encode(b'me:secret').decode()}")]
-    await connection.close()
-    assert environment_proxy("http://near.example:6443") is None
-    await runner.cleanup()
+    async with listener(lambda request: (str(request.url), request.headers.get("Proxy-Authorization"))) as (
+        proxy,
+        asked,
+    ):
+        monkeypatch.setenv("http_proxy", f"http://me:secret@{proxy}")
+        monkeypatch.setenv("no_proxy", "near.example")
+        connection = await with_kubeconfig(
+            str(write_kubeconfig(tmp_path / "c", "http://far.example", "s")), None, HandClock()
+        )
+        assert await get(connection) == 200
+        assert asked == [("http://far.example/api/v1/nodes", f"Basic {base64.b64encode(b'me:secret').decode()}")]
+        await connection.close()
+        assert environment_proxy("http://near.example:6443") is None
 
 
 @pytest.mark.parametrize(
@@ -369,23 +364,14 @@ def test_the_environments_proxy_is_not_used_for_networks_in_no_proxy_nor_for_thi
 
 async def test_credentials_for_this_machine_are_not_sent_to_a_proxy(tmp_path: Path) -> None:
     """Between the two they would be plain text."""
-    asked: list[str | None] = []
-
-    async def forward(request: web.BaseRequest) -> web.StreamResponse:
-        asked.append(request.headers.get("Authorization"))
-        return web.Response(text="{}")
-
-    runner = web.ServerRunner(web.Server(forward))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    content = kubeconfig("http://127.0.0.1:8001", token="secret")
-    content["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    (tmp_path / "c").write_text(json.dumps(content))
-    connection = await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
-    assert await get(connection) == 200
-    assert asked == [None]
-    await connection.close()
-    await runner.cleanup()
+    async with listener(lambda request: request.headers.get("Authorization")) as (proxy, asked):
+        content = kubeconfig("http://127.0.0.1:8001", token="secret")
+        content["clusters"][0]["cluster"]["proxy-url"] = f"http://{proxy}"
+        (tmp_path / "c").write_text(json.dumps(content))
+        connection = await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
+        assert await get(connection) == 200
+        assert asked == [None]
+        await connection.close()
 
 
 # TLS and client certificates
