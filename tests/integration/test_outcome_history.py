@@ -325,6 +325,19 @@ async def test_a_pod_that_both_controllers_evict_is_listed_once(tmp_path: Path) 
         assert "because   not known: the built-in controller's events name no taint" in unseen.out
 
 
+async def test_an_event_tells_of_pods_of_its_own_namespace_only(tmp_path: Path) -> None:
+    """By events.k8s.io a tenant may create events in its namespace about pods of another one."""
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as leader:
+        await until(leader.application.gate.may_act)
+        for namespace in ("default", "tenant"):
+            about = {"kind": "Pod", "namespace": "default", "name": f"by-{namespace}", "uid": namespace}
+            said = {"reason": "TaintManagerEviction", "message": f"Marking for deletion Pod default/by-{namespace}"}
+            metadata = {"name": "marked.1", "namespace": namespace}
+            event = {"metadata": metadata, "involvedObject": about, **said, "type": "Normal"}
+            server.create("events", {**event, "lastTimestamp": server.clock.timestamp()})
+        assert [each["name"] for each in await listed(*flags)] == ["by-default"]
+
+
 async def test_where_outcomes_cannot_be_kept_evictions_go_on_and_status_says_so(tmp_path: Path) -> None:
     """The right may be missing, as after an update of the image alone."""
     async with cluster(tmp_path, "n1") as (server, port, flags):

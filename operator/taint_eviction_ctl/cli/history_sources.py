@@ -125,6 +125,10 @@ def _row(event: JsonObject) -> JsonObject | None:
     namespace, name, uid = about.get("namespace"), about.get("name"), about.get("uid")
     if not isinstance(namespace, str) or not isinstance(name, str):
         return None
+    # By events.k8s.io, events of one namespace may be about pods of another: who may create events there invents them.
+    metadata = event.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("namespace") != namespace:
+        return None
     dry_run, text = message.startswith(_DRY_RUN), message.removeprefix(_DRY_RUN)
     begin = marking_for_deletion(PodRef(NamespacedName(namespace, name), ""))
     if not text.startswith(begin):
