@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from tests.models.checking import FOLDER, Bounds, Move, copy_model, run
+from tests.models.checking import FOLDER, Bounds, Move, copy_model, run, sources
 
 _MOVES = re.compile(r"^mtype = \{(.+?)\};", re.MULTILINE | re.DOTALL)
 _MAX_DEPTH = 100_000
@@ -69,7 +70,7 @@ class Acceptor:
 def move_numbers(model: str) -> dict[str, int]:
     """Return how Spin numbers the moves: list after list, each from its end."""
     numbers: dict[str, int] = {}
-    for group in _MOVES.findall((FOLDER / f"{model}.pml").read_text()):
+    for group in chain.from_iterable(_MOVES.findall((FOLDER / file).read_text()) for file in sources(f"{model}.pml")):
         for name in reversed(group.split(",")):
             numbers[name.strip()] = len(numbers) + 1
     return numbers

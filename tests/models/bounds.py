@@ -4,26 +4,31 @@ from collections.abc import Mapping
 
 from tests.models.checking import Bounds
 
+_REQUESTS: Bounds = {"LIFE": 2, "LATES": 1}
+_POD: Bounds = {**_REQUESTS, "LAG": 1}
+
 SMALLEST: Mapping[str, Mapping[str, Bounds]] = {
-    "hand_back": {"hand-back": {}},
-    "timers": {
-        "timers": {"HAND_BACK": 0},
-        "two taints": {"N": 2, "OWNER": 0, "HAND_BACK": 0},
-        "hand-back and timers": {"OWNER": 0},
-    },
-    "elections": {"elections": {}},
-    "control_state": {"control state": {}},
+    "hand_back": {"hand-back": _REQUESTS},
+    "entry": {"entry": _REQUESTS},
+    "timers": {"timers": {**_POD, "N": 1}, "two taints": {**_POD, "N": 2}},
+    "deadlines": {"deadlines": {**_POD, "N": 2}},
+    "elections": {"elections": {"RENEW": 2, "RELEASES": 1}},
+    "control_state": {"control state": {"DATES": 6}},
 }
 
 LARGER: Mapping[str, Mapping[str, Bounds]] = {
-    "hand_back": {"hand-back, longer requests": {"LIFE": 4}, "hand-back, two late requests": {"LATES": 2, "LIFE": 1}},
-    "timers": {
-        "timers, longer requests": {"HAND_BACK": 0, "LIFE": 4},
-        "timers, two late requests": {"HAND_BACK": 0, "LATES": 2, "LIFE": 1},
-        "timers, later watches": {"HAND_BACK": 0, "LAG": 2},
-        "hand-back, timers, owner": {"LIFE": 1},
+    "hand_back": {"hand-back, two late requests": {"LIFE": 4, "LATES": 2}},
+    "entry": {
+        "entry, longer requests": {"LIFE": 4, "LATES": 1},
+        "entry, two late requests": {"LIFE": 2, "LATES": 2},
     },
-    "elections": {"elections, longer": {"RENEW": 3}},
+    "timers": {
+        "timers, longer requests": {"LIFE": 4, "LATES": 1, "LAG": 1, "N": 2},
+        "timers, two late requests": {"LIFE": 2, "LATES": 2, "LAG": 1, "N": 1},
+        "timers, later watches": {"LIFE": 2, "LATES": 1, "LAG": 2, "N": 2},
+    },
+    "deadlines": {"deadlines, two late requests": {"LIFE": 2, "LATES": 2, "LAG": 1, "N": 2}},
+    "elections": {"elections, longer": {"RENEW": 4, "RELEASES": 1}},
     "control_state": {"control state, more changes": {"DATES": 10}},
 }
 

@@ -7,11 +7,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-# What models include.
-_SHARED = ("trace.h", "requests.h")
+_INCLUDED = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 _MISTAKE = re.compile(r"^#define (\w+) \(MISTAKE == (\d+)\) */\* (.+) \*/$", re.MULTILINE)
 _MOVE = re.compile(r"^\s*@ (\w+) (\d+)$", re.MULTILINE)
@@ -89,8 +89,13 @@ def _visit(model: str, bounds: tuple[tuple[str, int], ...]) -> Visit:
 
 def copy_model(model: str, folder: str) -> None:
     """Copy a model, and what it includes, into a folder."""
-    for name in (f"{model}.pml", *_SHARED):
+    for name in sources(f"{model}.pml"):
         shutil.copy(FOLDER / name, folder)
+
+
+def sources(name: str) -> list[str]:
+    """Return the files that a file includes, in the order in which Spin reads them, and then the file itself."""
+    return [*chain.from_iterable(map(sources, _INCLUDED.findall((FOLDER / name).read_text()))), name]
 
 
 def _one(pattern: str, text: str) -> str:

@@ -8,18 +8,15 @@
  *  2. Any process may take over at any moment (elections.pml says when it does), and crash at any moment.
  *  3. Dates come from the API server's clock; no two changes have the same date.
  *  4. A pause may end by itself at any moment.
+ * BOUNDS  DATES: how many changes are decided, by leaders and by people.
  * PROPERTIES
  *  P1 A latch or a reset is stored only if it was decided after the last change that is stored.
  *  P2 A leader removes no pause but the one that has ended.
  */
-#define hidden(move) (move == reads_state)
 #include "trace.h"
 
-#ifndef DATES
-#define DATES 6              /* how many changes are decided, by leaders and by people */
-#endif
 #define LATE_LATCH (MISTAKE == 1) /* a latch is written without a look at whether somebody reset the breaker since */
-#define ANY_PAUSE (MISTAKE == 2) /* a pause that has ended is removed without a look at whether another one replaced it */
+#define ANY_PAUSE (MISTAKE == 2) /* a pause that has ended is removed, though another one may have replaced it */
 
 mtype = { takes_over, crashes, decides_to_open, decides_to_reset, decides_to_remove_pause, reads_state, writes_open,
           writes_reset, removes_pause, person_opens, person_resets, person_pauses, person_resumes };
@@ -51,7 +48,7 @@ active [2] proctype process() {
     MOVE(i, decides_to_open, may_decide) decide(Opens) }
     MOVE(i, decides_to_reset, may_decide) decide(Resets) }
     MOVE(i, decides_to_remove_pause, may_decide && last_pause) p[i].wants = Removes; p[i].date = last_pause }
-    MOVE(i, reads_state, p[i].wants && !p[i].read) p[i].read = 1;
+    HIDDEN(i, reads_state, p[i].wants && !p[i].read) p[i].read = 1;
         if :: p[i].wants == Opens && (is_open || outdated && !LATE_LATCH) -> wants_nothing()
            :: p[i].wants == Resets && (!is_open || outdated) -> wants_nothing()
            :: p[i].wants == Removes && (!paused || paused != p[i].date && !ANY_PAUSE) -> wants_nothing()
@@ -67,11 +64,9 @@ active [2] proctype process() {
 
 active proctype people() {
     BEGIN
-    do
-    END
     MOVE(0, person_opens, date < DATES) store(1, date); date++ }
     MOVE(0, person_resets, date < DATES) store(0, date); date++ }
     MOVE(0, person_pauses, date < DATES) pause(date); last_pause = date; date++ }
     MOVE(0, person_resumes, paused) pause(0) }
-    od
+    END
 }

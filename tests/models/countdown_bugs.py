@@ -1,7 +1,8 @@
-"""The mistakes of the models ``hand_back`` and ``timers``, put into the code one at a time."""
+"""The mistakes of the models about countdowns, put into the code one at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from tests.models import handing_back
@@ -10,7 +11,10 @@ from tests.simulation import adoption_bugs
 from taint_eviction.core.adoption import places_to_mark
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.countdowns import Countdowns
+from taint_eviction.core.facts import NodeSeen
+from taint_eviction.core.instants import Moment, Sighting
 from taint_eviction.core.objects import Pod, PodRef, Taint
+from taint_eviction.core.outages import Outages
 from taint_eviction.kube.adoptions import Adoptions
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction_lab.simulation.control_state import SimulatedControlStateStore
@@ -122,6 +126,18 @@ def paused_too(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Adopter, "_may_mark", may_mark_now)
 
 
+def counts_on(patch: pytest.MonkeyPatch) -> None:
+    """A taint that is removed and set again counts from when it first came."""
+    firsts = WeakKeyDictionary[Outages, dict[tuple[str, Taint], Sighting]]()
+
+    def resume(self: Outages, fact: NodeSeen, sightings: Mapping[Taint, Sighting], _: Moment) -> dict[Taint, Sighting]:
+        first = firsts.setdefault(self, {})
+        return {taint: first.setdefault((fact.node.name, taint), since) for taint, since in sightings.items()}
+
+    patch.setattr(Outages, "observe", lambda *_: True)
+    patch.setattr(Outages, "resume", resume)
+
+
 COUNTDOWN_BUGS: Mapping[str, Patch] = {
     "SAID_ONCE_CONFIRMED": said_once_confirmed,
     "NOT_CONFIRMED": not_confirmed,
@@ -135,4 +151,5 @@ COUNTDOWN_BUGS: Mapping[str, Patch] = {
     "BACK_AT_ONCE": back_at_once,
     "DUE_ONLY": due_only,
     "PAUSED_TOO": paused_too,
+    "COUNTS_ON": counts_on,
 }

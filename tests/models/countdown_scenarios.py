@@ -1,4 +1,4 @@
-"""Plays of the models ``hand_back`` and ``timers``: environments as scenarios, and what the code did as traces.
+"""Plays of the models about countdowns: their environments as scenarios, and what the code did as traces.
 
 A trace has the model's ticks, so that the properties about times are judged, too.
 """
@@ -40,14 +40,15 @@ _FIRST_TICK_SECONDS = 0.37
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """How a model is played: its ticks in seconds, and the owner's seconds.
+    """How models are played: their bounds, their ticks in seconds, and the owner's seconds.
 
     ``late_seconds``: within what a request of a dead leader is decided, so that at most LIFE ticks come before.
     ``after_seconds``: how long the play goes on after the last move of the environment. ``at_once``: countdowns are
-    taken over as soon as they run. ``look_seconds``: the hour after which a leader looks for notes again.
+    taken over as soon as they run. ``look_seconds``: the hour after which a leader looks for notes again. ``enters``:
+    in the model, leaders enter themselves before they mark.
     """
 
-    bounds: Bounds
+    judges: Mapping[str, Bounds]
     tick_seconds: float
     short: int
     long: int
@@ -57,11 +58,12 @@ class Play:
     built_in: bool
     at_once: bool
     look_seconds: float
+    enters: bool = False
 
 
 # WAIT ticks are 75 s, and HOUR ticks 100 s. Nobody's seconds pass.
 HAND_BACK = Play(
-    bounds={"LATES": 2},
+    judges={model: {"LIFE": 2, "LATES": 2} for model in ("hand_back", "entry")},
     tick_seconds=25.0,
     short=1800,
     long=3600,
@@ -72,9 +74,10 @@ HAND_BACK = Play(
     at_once=True,
     look_seconds=95.0,
 )
+ENTRY = dataclasses.replace(HAND_BACK, enters=True)
 # SHORT ticks are 20 s, LONG ticks 25 s, and more than LAG ticks 10 s: what the controller knows of the built-in one.
 TIMERS = Play(
-    bounds={"N": 2, "LATES": 2},
+    judges={model: {"LIFE": 2, "LATES": 2, "LAG": 1, "N": 2} for model in ("timers", "deadlines")},
     tick_seconds=5.0,
     short=20,
     long=25,
@@ -187,7 +190,7 @@ class _EnvironmentOfAWalk:
         at = -30.0
         for place, move in enumerate(self._moves):
             at += self._seconds(move)
-            if move.name == "leader_reads" and self._allowed:
+            if move.name == "leader_reads" and (self._allowed or (self._play.at_once and not self._play.enters)):
                 # It also enters itself, and reads that, before it takes anything over.
                 at, self._allowed = at + _ENTER_SECONDS, False
             if at > self._play.max_seconds:
@@ -206,7 +209,7 @@ class _EnvironmentOfAWalk:
 
     def _note_request(self, name: str, at: float) -> None:
         if name in _CALLS:
-            if name == "sends_mark" and not self._entered and self._play.at_once:
+            if name == "sends_mark" and not self._entered and self._play.enters:
                 # This leader has not said that it takes countdowns over, and not for want of an answer alone.
                 until = max(at, self._began + _ENTER_SECONDS)
                 self._made.append(_slow("writeControlState", self._began, until, self._play.late_seconds))

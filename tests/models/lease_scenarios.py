@@ -172,10 +172,9 @@ class _Steps:
 
 @dataclass(slots=True)
 class _Call:
-    """A call about the Lease; ``at``: the place of its arrival among the moves."""
+    """A call about the Lease; ``arrived``: the place of its arrival among the moves."""
 
-    process: str
-    what: CallKind
+    releases: bool
     arrived: int = -1
 
 
@@ -211,8 +210,7 @@ class _LeaseTrace(Timeline):
         writes = trace.call is CallKind.WRITE_LEASE
         match trace.phase:
             case Phase.SENT:
-                assert trace.call is not None
-                self._calls[key] = _Call(trace.process, trace.call)
+                self._calls[key] = _Call(releases=writes and not trace.subject)
                 self._latest[trace.process] = trace.number
                 if writes:
                     self.moves.append(Move("writes_lease" if trace.subject else "releases_lease", slot))
@@ -224,9 +222,9 @@ class _LeaseTrace(Timeline):
                 self.moves.append(None)
             case Phase.ANSWERED if not writes:
                 self.moves[self._calls[key].arrived] = Move("reads_lease", slot)
-            case Phase.ANSWERED:
+            case Phase.ANSWERED if not self._calls[key].releases:
                 self.moves.append(Move("answered", slot))
-            case Phase.FAILED if writes and "modified" in str(trace.body):
+            case Phase.FAILED if writes and not self._calls[key].releases and "modified" in str(trace.body):
                 self.moves.append(Move("answered", slot))
             case _:
                 pass
@@ -234,8 +232,9 @@ class _LeaseTrace(Timeline):
     def _stored(self, trace: Trace, slot: int) -> Move:
         if trace.process in self.dead:
             return Move("late_stored", NOBODY_ANY_MORE)
-        overtaken = self._latest[trace.process] != trace.number
-        return Move("late_stored" if overtaken else "lease_stored", slot)
+        # Nobody waits for the answer of a release.
+        late = self._latest[trace.process] != trace.number or self._calls[trace.process, trace.number].releases
+        return Move("late_stored" if late else "lease_stored", slot)
 
 
 def slot_of(process: str) -> int:

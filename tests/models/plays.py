@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tests.models import control_state_scenarios
-from tests.models.accepting import Acceptor, Judgement
+from tests.models.accepting import Acceptor, Judgement, move_numbers
 from tests.models.bounds import SMALLEST
 from tests.models.checking import Bounds, Move, walk
 from tests.models.control_state_scenarios import play_control_state, scenario_of_control_state, thinned_control_state
 from tests.models.countdown_scenarios import (
+    ENTRY,
     HAND_BACK,
     TIMERS,
     Play,
@@ -27,13 +28,13 @@ Shift = Callable[[], float]
 class Part:
     """A part of a model as it is played: moves become a scenario, and that a trace.
 
-    ``bounds``: those of the acceptor. ``walks``: the part of the model that walks are made of. ``plays`` returns the
-    trace, and what is wrong with what no trace shows, "" if nothing is. ``shift_seconds``: how much earlier or later a
-    move comes, at most.
+    ``judges``: the models that judge the trace, each its own moves, and their bounds. ``walks``: the part of the model
+    that walks are made of. ``plays`` returns the trace, and what is wrong with what no trace shows, "" if nothing is.
+    ``shift_seconds``: how much earlier or later a move comes, at most.
     """
 
     model: str
-    bounds: Bounds
+    judges: Mapping[str, Bounds]
     walks: str
     thinned: Callable[[Sequence[Move], random.Random], list[Move]]
     scenario: Callable[[Sequence[Move], Shift, str], JsonObject]
@@ -58,7 +59,7 @@ class Judged:
 def _countdowns(model: str, play: Play, walks: str) -> Part:
     return Part(
         model,
-        play.bounds,
+        play.judges,
         walks,
         thinned_countdowns,
         lambda moves, shift, name: scenario_of_countdowns(moves, play, shift, name),
@@ -71,16 +72,18 @@ def _lease(document: JsonObject) -> tuple[list[Move], str]:
     return played.trace, "" if played.leads else "nobody leads in the end"
 
 
-_TIMERS = _countdowns("timers", TIMERS, "hand-back and timers")
 PARTS: Mapping[str, Part] = {
     "hand-back": _countdowns("hand_back", HAND_BACK, "hand-back"),
-    "timers": _TIMERS,
-    "two taints": _TIMERS,
-    "hand-back and timers": _TIMERS,
-    "elections": Part("elections", {}, "elections", thinned, scenario_of, _lease, 0.3),
+    "entry": _countdowns("entry", ENTRY, "entry"),
+    "timers": _countdowns("timers", TIMERS, "timers"),
+    "two taints": _countdowns("timers", TIMERS, "two taints"),
+    "deadlines": _countdowns("deadlines", TIMERS, "timers"),
+    "elections": Part(
+        "elections", {"elections": SMALLEST["elections"]["elections"]}, "elections", thinned, scenario_of, _lease, 0.3
+    ),
     "control state": Part(
         "control_state",
-        control_state_scenarios.BOUNDS,
+        {"control_state": control_state_scenarios.BOUNDS},
         "control state",
         thinned_control_state,
         scenario_of_control_state,
@@ -103,10 +106,22 @@ def play(part: Part, moves: Sequence[Move], name: str, shift: int) -> Judged:
     seconds = part.shift_seconds
     document = part.scenario(moves, functools.partial(rng.uniform, -seconds, seconds), f"{name}/{shift}")
     trace, wrong = part.plays(document)
-    judgement = _acceptor(part.model, tuple(sorted(part.bounds.items()))).judge(trace)
+    judgement = _judge(part, trace)
     judgement = replace(judgement, accepted=judgement.accepted and not wrong)
     told = f"{wrong or judgement}\nshift {shift}: {document['timeline']}\n{[(move.name, move.of) for move in trace]}"
     return Judged(judgement, trace, told)
+
+
+def _judge(part: Part, trace: Sequence[Move]) -> Judgement:
+    """Let each model judge those moves of a trace that it has; return the first judgement that refuses it."""
+    if strange := {move.name for move in trace}.difference(*map(move_numbers, part.judges)):
+        raise ValueError(f"no model has these moves: {strange}")
+    for model, bounds in part.judges.items():
+        own = [move for move in trace if move.name in move_numbers(model)]
+        judgement = _acceptor(model, tuple(sorted(bounds.items()))).judge(own)
+        if not judgement.accepted:
+            return judgement
+    return Judgement(True)
 
 
 def play_shifted(part: Part, moves: Sequence[Move], name: str, shifts: int) -> Iterator[Judged]:

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.skipif(bool(spin_is_missing()), reason=f"the model chec
 SHIFTS = 3
 BUGS: Mapping[str, Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "hand_back": COUNTDOWN_BUGS,
+    "entry": COUNTDOWN_BUGS,
+    "deadlines": COUNTDOWN_BUGS,
     "timers": COUNTDOWN_BUGS,
     "elections": LEASE_BUGS,
     "control_state": LEASE_BUGS,
