@@ -152,7 +152,13 @@ class Reconciler:
             if not due and not _is_blocked(record, decision):
                 record.forget_failures()
             self._want_take_back(record, not due and record.condition.may_be_there, now)
-            return self._schedule(record, decision, policy, now)
+            effects = self._schedule(record, decision, policy, now)
+            if self.dry_run and due and decision.fire_at == record.reported_fire_at and not record.in_flight:
+                # The deadline was another one for a moment.
+                self._queue.cancel(record)
+                record.want_nothing()
+                record.delete(now.at)
+            return effects
         alive = not record.pod.terminating and not record.deleted
         self._want_take_back(record, alive and (record.pod.marked or record.condition.may_be_there), now)
         return self._unschedule(record, decision.reason if isinstance(decision, Stay) else None, now)
