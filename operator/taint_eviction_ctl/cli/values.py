@@ -12,8 +12,10 @@ from taint_eviction.files.kubernetes_times import parse_rfc3339
 DAY_SECONDS = 86_400.0
 
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
-_PAST_FORMS = "a duration (5m), a time of day in UTC (03:12), or a time (2030-01-31T14:00:00Z)"
-_TIME_OF_DAY = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?", re.ASCII)
+_PAST_FORMS = "a duration (5m), a time of day in UTC (03:12), or a time (2030-01-31T14:00:00Z, 2030-01-31 14:00:00 UTC)"
+_TIME_OF_DAY = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?(?: UTC)?", re.ASCII)
+# As commands print it; people leave the seconds out.
+_PRINTED = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d)(:\d\d)? UTC", re.ASCII)
 _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 # kubectl's names of pods and nodes, and those of zones.
 _POD_KINDS, NODE_KINDS, ZONE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no"), ("zone", "zones")
@@ -58,6 +60,14 @@ def one_object(context: click.Context, argument: click.Parameter, words: tuple[s
     return PodOrNode().convert("/".join(words), argument, context) if words else None
 
 
+def _instant(text: str) -> float | None:
+    """Read a time in RFC 3339 or as commands print it; return seconds since the epoch, None for other text."""
+    if printed := _PRINTED.fullmatch(text):
+        day, minute, second = printed.groups(":00")
+        text = f"{day}T{minute}{second}Z"
+    return parse_rfc3339(text)
+
+
 class TimeOfDay(NamedTuple):
     """The last time at which the day in UTC had so many seconds; a function of now, in seconds since the epoch."""
 
@@ -77,7 +87,7 @@ class PastTime(click.ParamType[Any]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read 5m, 03:12, or 2030-01-31T14:00:00Z; return a function from now to the instant."""
+        """Read a duration, a time of day or an instant (``_PAST_FORMS``); return a function from now to the instant."""
         if callable(value):
             return value
         text = str(value).strip()
@@ -87,7 +97,7 @@ class PastTime(click.ParamType[Any]):
                 self.fail(f"{text!r} is no time of day", param, ctx)
             of_day = 3600 * hours + 60 * minutes + seconds
             return TimeOfDay(of_day)
-        epoch = parse_rfc3339(text)
+        epoch = _instant(text)
         if epoch is not None:
             return lambda _now: epoch
         if ":" in text or "T" in text:
@@ -106,7 +116,7 @@ class When(click.ParamType[tuple[bool, float]]):
         if isinstance(value, tuple):
             return value
         text = str(value).strip()
-        epoch = parse_rfc3339(text)
+        epoch = _instant(text)
         if epoch is not None:
             return False, epoch
         if not re.match(r"\+?\d", text, re.ASCII) or "T" in text:
