@@ -219,7 +219,7 @@ async def test_outcomes_outlive_a_rollout(tmp_path: Path) -> None:
             assert told["toldBy"].startswith("at-127-0-0-1")
             explained = (await invoked("explain", "default/early", *flags)).out
             assert "default/early was evicted from node n1" in explained
-            assert "told by   at-127-0-0-1, which has not answered now; kept by at-127-0-0-2\n" in explained
+            assert "told by   at-127-0-0-1, a former replica; kept by at-127-0-0-2\n" in explained
             history = (await invoked("history", "default/early", *flags)).out
             assert re.search(r"at-127-0-0-2: remembers since .* UTC, with what .*-history has\n", history)
             status = json.loads((await invoked("status", *flags, "-o", "json")).out)
@@ -247,7 +247,7 @@ async def test_a_pod_that_is_terminating_still_says_after_a_rollout_why_it_was_e
             assert said.out.startswith("default/stuck was evicted from node n1 at 20")
             assert f"because   taint {KEY}:NoExecute is not tolerated" in said.out
             assert "it has been Terminating for " in said.out
-            assert "told by   at-127-0-0-1, which has not answered now; kept by at-127-0-0-2\n" in said.out
+            assert "told by   at-127-0-0-1, a former replica; kept by at-127-0-0-2\n" in said.out
 
 
 async def test_a_dry_run_keeps_outcomes_of_its_own(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def asked(
     kept: Source = UNREAD,
     events: Source = UNREAD,
     query: Mapping[str, str] | None = None,
+    are_all: bool = True,
 ) -> history_reads.Remembered:
     """Return what is made of the answers of these replicas, of what is kept, and of events."""
 
@@ -59,8 +60,8 @@ def asked(
     monkeypatch.setattr(history_reads, "event_outcomes", lambda *_: read(events))
 
     @contextlib.asynccontextmanager
-    async def asking_all(*_: object) -> AsyncIterator[list[Ask]]:
-        yield list(replicas)
+    async def asking_all(*_: object) -> AsyncIterator[tuple[list[Ask], bool]]:
+        yield list(replicas), are_all
 
     monkeypatch.setattr(history_reads, "asking_all", asking_all)
     return asyncio.run(history_reads.remembered(FLAGS, {"limit": limit, **(query or {})}))
@@ -82,6 +83,28 @@ def test_a_new_leader_answers_for_the_one_before(monkeypatch: pytest.MonkeyPatch
     found = asked(monkeypatch, gone, new)
     assert [(each["uid"], each["outcome"]) for each in found.outcomes] == [("b", "evicted"), ("a", "deleted")]
     assert (found.answered, found.unanswered) == (["new"], ["pod kube-system/old does not answer"])
+
+
+@pytest.mark.parametrize(
+    ("are_all", "others", "is_former"),
+    [
+        (True, [page("standby")], True),
+        (False, [page("standby")], None),
+        # It may be this one, which does not answer.
+        (True, [Unanswered("pod kube-system/other does not answer")], None),
+    ],
+)
+def test_a_replica_is_a_former_one_where_all_that_run_have_answered(
+    monkeypatch: pytest.MonkeyPatch, are_all: bool, others: list[Document | Unanswered], is_former: bool | None
+) -> None:
+    """None: that is not known; without the right to list pods, only the leader is asked."""
+    restored = {**row("a", "evicted", 1), "toldBy": "before"}
+    replicas = [FakeReplica(page("new", row("b", "evicted", 9), restored)), *map(FakeReplica, others)]
+    told = {each["uid"]: each for each in asked(monkeypatch, *replicas, are_all=are_all).outcomes}
+    assert [(told[uid]["toldByFormer"], told[uid]["keptBy"]) for uid in ("a", "b")] == [
+        (is_former, "new"),
+        (False, None),
+    ]
 
 
 def test_a_pod_that_was_evicted_after_a_refusal_counts_as_evicted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,8 +226,8 @@ def _is_over(renewed_epoch: float, duration_seconds: float, clock: ServerClock) 
 
 
 @contextlib.asynccontextmanager
-async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list[Ask]]:
-    """Ask each running pod of the controller in the Lease's namespace."""
+async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[tuple[list[Ask], bool]]:
+    """Ask each running pod of the controller in the Lease's namespace; with whether these are all of them."""
     clock = ServerClock()
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
@@ -251,7 +251,7 @@ async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list
             raise unanswered(f"{connection.where}: {connection.url}", error) from error
         # A user that may not list pods, or whose pods have other labels, asks the leader only.
         names = _running(answer.body) if answer.outcome is Outcome.DONE else []
-        yield [at(name) for name in names] or [leader]
+        yield [at(name) for name in names] or [leader], bool(names)
     finally:
         await connection.close()
 

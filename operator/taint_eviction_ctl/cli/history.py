@@ -291,9 +291,11 @@ def _owner(each: Document) -> str | None:
 
 def _teller(each: Document) -> str:
     """Return who told an outcome, and, if that replica has not answered, who has kept it."""
-    kept_by = each.get("keptBy")
-    replaced = f", which has not answered now; kept by {replica_name(kept_by)}" if kept_by else ""
-    return replica_name(each["toldBy"]) + replaced
+    kept_by, teller = each.get("keptBy"), replica_name(each["toldBy"])
+    if not kept_by:
+        return teller
+    told = f"{teller}, a former replica" if each.get("toldByFormer") else f"{teller}, which has not answered now"
+    return f"{told}; kept by {replica_name(kept_by)}"
 
 
 def became(each: Mapping[str, Any], document: Document) -> str:

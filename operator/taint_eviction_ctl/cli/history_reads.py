@@ -50,7 +50,7 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
     A dry run in the same namespace has the same labels and evicts no pod: it counts only if its Lease or URL is named,
     or if it is alone there.
     """
-    answers = await _answers(flags, query)
+    answers, are_all = await _answers(flags, query)
     found, by_uid, name = Remembered(), dict[str, Document](), flags["lease_name"]
     heads = [answer[0] for answer in answers if not isinstance(answer, BaseException)]
     if may_be_dry_run(flags) and not any(_is_asked_for(head, name) for head in heads):
@@ -84,24 +84,29 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
         why = [*found.unanswered, *(f"{source.name}: {source.problem}" for source in found.sources if source.problem)]
         raise Unanswered("; ".join(why) or f"no pod has the label {_LABEL}: --server asks a replica")
     told = _without_echoes(sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True))
-    # A replica that answers needs nobody who has kept what it tells.
+    # One that did not answer may be any replica, by its host's name, too.
+    all_answered = are_all and bool(found.answered) and len(heads) == len(answers)
     found.outcomes = [
-        {**each, "keptBy": None} if each["toldBy"] in found.answered else each
+        # A replica that answers needs nobody who has kept what it tells.
+        {**each, "keptBy": None, "toldByFormer": False}
+        if each["toldBy"] in found.answered
+        else {**each, "toldByFormer": True if all_answered and each.get("keptBy") else None}
         for each in _limited(told, int(query["limit"]), found.sources)
     ]
     return found
 
 
-async def _answers(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> list[Any]:
+async def _answers(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> tuple[list[Any], bool]:
+    """Return what each replica answers, or why it does not; and whether all running replicas were asked."""
     try:
         async with contextlib.AsyncExitStack() as stack:
             if flags["server"]:
-                asks = [await stack.enter_async_context(asking_at(flags["server"]))]
+                asks, are_all = [await stack.enter_async_context(asking_at(flags["server"]))], False
             else:
-                asks = await stack.enter_async_context(asking_all(flags, _LABEL))
-            return await asyncio.gather(*(_pages(ask, query) for ask in asks), return_exceptions=True)
+                asks, are_all = await stack.enter_async_context(asking_all(flags, _LABEL))
+            return await asyncio.gather(*(_pages(ask, query) for ask in asks), return_exceptions=True), are_all
     except Unanswered as why:
-        return [why]
+        return [why], False
 
 
 async def _read_sources(
