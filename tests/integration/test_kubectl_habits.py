@@ -22,6 +22,7 @@ from fake_apiserver import ApiServer, pod_object
 from taint_eviction.cli import cli
 from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.settings import ElectionSettings
+from taint_eviction_ctl.planning.wording import utc
 
 LEASE = ElectionSettings()
 
@@ -135,6 +136,35 @@ async def test_a_document_and_a_text_agree_that_a_pod_that_is_gone_is_known(shop
     assert (clean.code, told["known"], told["outcome"], told["node"]) == (0, True, "stays", "n2")
     unknown = await shop.say("explain", "shop/zebra", "-o", "json")
     assert (unknown.code, json.loads(unknown.out)["known"]) == (1, False)
+
+
+async def test_explain_of_a_pod_that_is_gone_says_which_pods_its_owner_has(shop: Shop) -> None:
+    """People ask whether it runs again; the owner has created another pod, which has another name."""
+
+    def owned_by(name: str, **more: Any) -> dict[str, Any]:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
+        return {"namespace": "shop", "ownerReferences": [owner], **more}
+
+    async def now() -> str:
+        lines = (await shop.say("explain", "shop/cart-1")).out.splitlines()
+        [line] = [line for line in lines if line.startswith("  now ")]
+        return line.removeprefix("  now       it is gone: there is no pod of this name")
+
+    async def documented() -> Any:
+        return json.loads((await shop.say("explain", "shop/cart-1", "-o", "json")).out)["ownerPods"]
+
+    add_pod(shop.server, "cart-1", "n1", **owned_by("cart"))
+    await until(lambda: shop.server.get("pods", "cart-1", "shop") is None)
+    none = "ReplicaSet/cart has no pod now: if its Deployment was rolled out since, another ReplicaSet has them"
+    assert (await now(), await documented()) == (f"; {none}", [])
+    add_pod(shop.server, "cart-2", None, **owned_by("cart"))
+    add_pod(shop.server, "other-1", "n2", **owned_by("other"))
+    created = (shop.server.get("pods", "cart-2", "shop") or {})["metadata"]["creationTimestamp"]
+    has = f"; ReplicaSet/cart has cart-2, created {utc(created)}, Pending, not bound to a node"
+    assert await now() == has
+    assert await documented() == [{"name": "cart-2", "phase": "Pending", "node": None, "created": created}]
+    shop.server.faults.add(verb="list", resource="pods", status=403)
+    assert (await now(), await documented()) == ("", None)
 
 
 async def test_explain_of_a_uid_explains_this_very_pod(shop: Shop) -> None:

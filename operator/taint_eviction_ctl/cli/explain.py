@@ -32,7 +32,7 @@ from taint_eviction_ctl.cli.history import (
     source_lines,
 )
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
-from taint_eviction_ctl.cli.near_pods import absent_object, near_pods, own_namespace
+from taint_eviction_ctl.cli.near_pods import absent_object, near_pods, own_namespace, owner_pods
 from taint_eviction_ctl.cli.status_views import due_text, keeping
 from taint_eviction_ctl.cli.tables import about_lines, fact_lines
 from taint_eviction_ctl.cli.values import one_object
@@ -111,12 +111,15 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any], ui
     past = [each for each in past if not known or _ends(document) or each["uid"] != document.get("uid")]
     if not known and not past and not failover["terminating"]:
         document = await _found_elsewhere(document, pod, failover, flags)
+    owned = None
+    if not known and past and (owner := past[0].get("owner")) and _is_absent(failover, flags):
+        owned = await owner_pods(pod.namespace, owner, flags)
     if flags["output"] != "table":
-        said = _answered(document, past, failover)
-        echo_document({**said, "past": past, "sources": source_documents(found), "failover": failover}, flags["output"])
+        said = {**_answered(document, past, failover), "past": past, "ownerPods": owned}
+        echo_document({**said, "sources": source_documents(found), "failover": failover}, flags["output"])
         _end(document, past, failover)
         return
-    lines = _lines(document, past, failover, flags)
+    lines = _lines({**document, "ownerPods": owned}, past, failover, flags)
     if not known:
         lines += put(partial(source_lines, indent="  "), {"sources": source_documents(found)})
     click.echo("\n".join([*lines, *put(failover_lines, failover)]))
@@ -142,7 +145,7 @@ def _lines(document: Document, past: list[Document], failover: Document, flags: 
         now = put(partial(past_lines, own), document) if own else put(explanation_lines, document)
         return [*now, *put(partial(earlier_lines, earlier), document)]
     if past:
-        return [*put(partial(past_lines, past), document), *_bearer(past, failover, flags)]
+        return [*put(partial(past_lines, past), document), *_bearer(document, past, failover, flags)]
     return put(explanation_lines, document)
 
 
@@ -169,18 +172,38 @@ async def _past(pod: NamespacedName, flags: Mapping[str, Any], uid: str | None) 
         return Remembered()
 
 
-def _bearer(past: list[Document], failover: Document, flags: Mapping[str, Any]) -> list[str]:
-    """Return a line that says that the pod is gone, or where another pod of this name is, which the controller need not
-    know.
+def _is_absent(failover: Document, flags: Mapping[str, Any]) -> bool:
+    """Return whether the API server has answered that there is no pod of this name."""
+    # With --server, the replica may belong to another cluster. ``terminating`` is None if the pod was not read.
+    return failover["uid"] is None and failover["terminating"] is False and not flags["server"]
+
+
+def _bearer(document: Document, past: list[Document], failover: Document, flags: Mapping[str, Any]) -> list[str]:
+    """Return a line that says that the pod is gone, and which pods its owner has, or where another pod of this name is,
+    which the controller need not know.
     """
+    if _is_absent(failover, flags):
+        owner, pods = past[0]["owner"], document["ownerPods"]
+        has = "" if pods is None else f"; {put(_owned, {'owner': owner, 'pods': pods})}"
+        return fact_lines("now", f"it is gone: there is no pod of this name{has}")
     if failover["uid"] is None:
-        # With --server, the replica may belong to another cluster. ``terminating`` is None if the pod was not read.
-        is_absent = failover["terminating"] is False and not flags["server"]
-        return fact_lines("now", "it is gone: there is no pod of this name") if is_absent else []
+        return []
     if failover["uid"] in {each["uid"] for each in past}:
         return []
     where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
     return fact_lines("now", f"another pod of this name is {where}")
+
+
+def _owned(document: Document) -> str:
+    """Return which pods an owner has: the newest one, and how many others."""
+    owner, pods = document["owner"], document["pods"]
+    if not pods:
+        rolled_out = ": if its Deployment was rolled out since, another ReplicaSet has them"
+        return f"{owner} has no pod now" + (rolled_out if owner.startswith("ReplicaSet/") else "")
+    newest, *others = pods
+    where = f"on node {newest['node']}" if newest["node"] else "not bound to a node"
+    older = f", and {len(others)} older" if others else ""
+    return f"{owner} has {newest['name']}, created {utc(newest['created'])}, {newest['phase']}, {where}{older}"
 
 
 async def _found_elsewhere(
@@ -188,9 +211,7 @@ async def _found_elsewhere(
 ) -> Document:
     """Add what the cluster knows about a pod that the controller does not know, or suggest another pod."""
     if failover["uid"] is None:
-        # The API server has answered that there is none, unless the user may not read it.
-        is_absent = failover["terminating"] is False and not flags["server"]
-        said = {"text": "there is no such pod"} if is_absent else {}
+        said = {"text": "there is no such pod"} if _is_absent(failover, flags) else {}
         return {**document, **said, **await near_pods(pod, flags)}
     # With --server, the replica may belong to another cluster. A replica that is not ready does not know all pods.
     if flags["server"] or not document.get("ready"):

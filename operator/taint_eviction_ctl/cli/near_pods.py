@@ -1,4 +1,6 @@
-"""Suggestions for a pod name that does not exist: read with the rights of the current user, and from the replicas."""
+"""Pods near one that is not there: suggestions for its name, and which other pods its owner has. They are read with the
+rights of the current user; suggestions also come from the replicas.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -6,6 +8,7 @@ from typing import Any
 
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import JsonObject, did_you_mean, nearest
+from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.item_lists import list_items
@@ -14,6 +17,7 @@ from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Unanswered
 from taint_eviction_ctl.cli.history_reads import remembered
+from taint_eviction_ctl.failover.objects import read_pod_object
 
 _TIMEOUT_SECONDS = 10.0
 _DEFAULT_NAMESPACE = "default"
@@ -66,6 +70,27 @@ async def _near(key: NamespacedName, names: set[str], flags: Mapping[str, Any]) 
             return f"node/{key.name}" if is_node else None
     name = nearest(key.name, sorted(names))
     return f"{key.namespace}/{name}" if name else None
+
+
+async def owner_pods(namespace: str, owner: str, flags: Mapping[str, Any]) -> list[JsonObject] | None:
+    """Return the pods that an owner (KIND/NAME) has now, the newest first, without those that have ended or are being
+    deleted. None: the user may not list them.
+    """
+
+    def living(body: JsonObject) -> JsonObject | None:
+        pod = read_pod_object(body)
+        ends = pod.deletion_epoch is not None or pod.phase in ("Succeeded", "Failed")
+        if ends or pod.owner is None or f"{pod.owner.kind}/{pod.owner.name}" != owner:
+            return None
+        created = None if pod.created_epoch is None else format_rfc3339(pod.created_epoch)
+        return {"name": pod.name, "phase": pod.phase, "node": pod.node or None, "created": created}
+
+    try:
+        async with _calls(flags) as calls:
+            found = {pod["name"]: pod async for pod in list_items(calls, ApiRequest("list", "pods", namespace), living)}
+    except (CredentialsError, CallFailed):
+        return None
+    return sorted(found.values(), key=lambda pod: (pod["created"] or "", pod["name"]), reverse=True)
 
 
 async def absent_object(kind: str, name: str, flags: Mapping[str, Any]) -> str:
