@@ -138,6 +138,22 @@ async def test_a_document_and_a_text_agree_that_a_pod_that_is_gone_is_known(shop
     assert (unknown.code, json.loads(unknown.out)["known"]) == (1, False)
 
 
+async def test_history_suggests_as_explain_does(shop: Shop) -> None:
+    """Of a workload its pods, and the flag for a namespace; nothing for a pod that is there and was never evicted."""
+    shop.server.create("namespaces", {"metadata": {"name": "shop"}})
+    nothing = "nobody that was asked knows such an outcome"
+    said = [(await shop.say("history", word)).out.splitlines()[0] for word in ("shop/db", "n1", "shop", "shop/db-0")]
+    assert said[0].startswith(f"{nothing}; did you mean 'shop/db-")
+    assert "'shop/db-1', which was evicted from node n1 at 20" in said[0]
+    assert said[1:] == [
+        f"{nothing}; did you mean 'node/n1'?",
+        f"{nothing}; did you mean 'history -n shop'?",
+        nothing,
+    ]
+    document = json.loads((await shop.say("history", "shop", "-o", "json")).out)
+    assert (document["outcomes"], document["near"], document["nearRemembered"]) == ([], "namespace/shop", [])
+
+
 async def test_explain_of_a_pod_that_is_gone_says_which_pods_its_owner_has(shop: Shop) -> None:
     """People ask whether it runs again; the owner has created another pod, which has another name."""
 
@@ -368,6 +384,17 @@ async def test_no_headers_leaves_the_headers_of_tables_out(shop: Shop) -> None:
         assert any(line.lstrip().startswith(header) for line in whole.out.splitlines()), whole.out
         assert not any(line.lstrip().startswith(header) for line in without.out.splitlines())
         assert len(whole.out.splitlines()) > len(without.out.splitlines()) > 0
+
+
+async def test_history_without_headers_prints_rows_alone(shop: Shop) -> None:
+    """From when on outcomes are known goes to stderr, as what kubectl says beside rows, also where there are none."""
+    said = await shop.say("history", "--no-headers", "--since", "1h")
+    assert [line.split()[4] for line in said.out.splitlines()] == ["shop/db-1"]
+    assert "since 20" in said.complaints
+    assert ": remembers since 20" in said.complaints
+    none = await shop.say("history", "--no-headers", "bank/web-7")
+    assert (none.code, none.out) == (0, "")
+    assert "nobody that was asked knows such an outcome\n" in none.complaints
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from taint_eviction_ctl.planning.wording import and_list, span, utc
 
 # Both act at the same time, if no more than this lies between: with a breaker, a pod that is due waits for a moment, in
 # case many nodes are being tainted.
-_SAME_SECONDS = 5.0
+SAME_SECONDS = 5.0
 
 # The pod is still there.
 _KEPT = ("blocked", "refused")
@@ -36,7 +36,7 @@ def seconds_earlier(each: Document) -> float | None:
 def _kind(seconds: float | None) -> str:
     if seconds is None:
         return "not known"
-    if abs(seconds) <= _SAME_SECONDS:
+    if abs(seconds) <= SAME_SECONDS:
         return "same"
     return "earlier" if seconds > 0 else "later"
 
@@ -58,7 +58,7 @@ def built_in_text(each: Document) -> str:
     at = f"at {utc(each['builtInAt'])}"
     if each["outcome"] in _KEPT:
         said = f"would have tried it {at}"
-    elif abs(seconds) <= _SAME_SECONDS:
+    elif abs(seconds) <= SAME_SECONDS:
         said = f"would have evicted it at about the same time, {at}"
     elif seconds > 0:
         said = f"would have evicted it {span(seconds)} earlier, {at}"
@@ -69,8 +69,8 @@ def built_in_text(each: Document) -> str:
 
 
 def _reasons(each: Document, seconds: float) -> Iterator[str]:
-    late = each["lateSeconds"] > _SAME_SECONDS
-    if seconds > _SAME_SECONDS:
+    late = each["lateSeconds"] > SAME_SECONDS
+    if seconds > SAME_SECONDS:
         if each["heldSeconds"]:
             yield "it does not know the hold of the pod's owner"
         if each["byDefault"]:
@@ -81,7 +81,7 @@ def _reasons(each: Document, seconds: float) -> Iterator[str]:
             yield f"{knows}; here the pod waited {span(each['lateSeconds'])} past its deadline"
         elif not (each["heldSeconds"] or each["byDefault"]):
             yield _NEVER_MOVED
-    elif seconds < -_SAME_SECONDS:
+    elif seconds < -SAME_SECONDS:
         ceiling = each["ceiling"]
         if ceiling is None:
             yield _NEVER_MOVED

@@ -30,6 +30,7 @@ from taint_eviction_ctl.cli.history import (
     show_outcomes,
     source_documents,
     source_lines,
+    suggestion,
 )
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.near_pods import absent_object, near_pods, own_namespace, owner_pods
@@ -239,10 +240,7 @@ def explanation_lines(document: Document) -> list[str]:
     if not document["known"]:
         if stays := document.get("stays"):
             return about_lines(pod, f"stays: {stays}")
-        named = [repr(document["near"])] if document.get("near") else []
-        named += [f"{each['pod']!r}, which {became(each, {})}" for each in document.get("nearRemembered", ())]
-        near = f"; did you mean {', or '.join(named)}?" if named else ""
-        return about_lines(pod, f"is not known: {document['text']}{near}")
+        return about_lines(pod, f"is not known: {document['text']}{suggestion(document)}")
     facts = [
         *_taints(document),
         *_node(document),

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -17,13 +17,13 @@ from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction_ctl.cli.against_built_in import built_in_text, in_brief, summary_lines
+from taint_eviction_ctl.cli.against_built_in import SAME_SECONDS, built_in_text, in_brief, summary_lines
 from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.history_sources import reading_cluster
-from taint_eviction_ctl.cli.near_pods import own_namespace
+from taint_eviction_ctl.cli.near_pods import near_pods, own_namespace
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_ctl.cli.tables import about_lines, fact_lines, table_lines, wrapped
 from taint_eviction_ctl.cli.values import DAY_SECONDS, PastTime, TimeOfDay, one_object
@@ -124,6 +124,8 @@ async def show_outcomes(
     found = await remembered(flags, query)
     for why in found.unanswered:
         complain(f"not asked: {why}")
+    namespace, _, name = str(query.get("pod", "")).partition("/")
+    near = await near_pods(NamespacedName(namespace, name), flags) if name and not found.outcomes else {}
     if flags.get("html"):
         # Events do not say since when a toleration ran.
         drawn = [each for each in found.outcomes if each["since"] is not None]
@@ -131,12 +133,18 @@ async def show_outcomes(
         write_page(flags["html"], put(_picture, document))
     if flags["output"] != "table":
         head: Document = {"apiVersion": API_VERSION, "kind": "History", "answered": found.answered, **said_back(query)}
-        machines = {**head, "sources": source_documents(found), "outcomes": found.outcomes}
+        machines = {**head, **near, "sources": source_documents(found), "outcomes": found.outcomes}
         echo_document(machines, flags["output"])
     else:
         asked = {**said_back(query), "against": flags.get("against")}
-        document = {"outcomes": found.outcomes, "sources": source_documents(found), **asked}
-        click.echo("\n".join(put(history_lines, document)))
+        document = {"outcomes": found.outcomes, "sources": source_documents(found), **asked, **near}
+        if flags["no_headers"]:
+            # As with kubectl, who counts lines counts rows.
+            rows, more = put(_row_lines, document), [*put(_bounds, document), *put(_more_lines, document)]
+            click.echo("".join(f"{line}\n" for line in rows), nl=False)
+            click.echo("\n".join(filter(None, more)), err=True)
+        else:
+            click.echo("\n".join(put(history_lines, document)))
     return found
 
 
@@ -220,17 +228,46 @@ def _picture(document: Document) -> Picture:
 
 def history_lines(document: Document) -> list[str]:
     """Write a table of outcomes, and from when on each source knows them."""
-    sources = source_lines(document)
+    return [*_bounds(document), *_row_lines(document), *_more_lines(document)]
+
+
+def _row_lines(document: Document) -> list[str]:
     if not document["outcomes"]:
-        return [*_bounds(document), "nobody that was asked knows such an outcome", *sources]
+        return []
     against, rows = bool(document.get("against")), []
     for each in document["outcomes"]:
         pod, node = f"{each['namespace']}/{each['name']}", each["node"] or "-"
         built_in = [in_brief(each)] if against else []
-        rows.append((utc(each["time"]), _outcome(each), pod, node, *built_in, _why(each)))
-    header = ("TIME", "OUTCOME", "POD", "NODE", *(["BUILT-IN"] if against else []), "WHY")
-    said = ["", *summary_lines(document["outcomes"])] if against else []
-    return [*_bounds(document), *table_lines(header, rows), *said, *([""] if sources else []), *sources]
+        rows.append((utc(each["time"]), _outcome(each), pod, node, *built_in, "; ".join([_why(each), *_delays(each)])))
+    return table_lines(("TIME", "OUTCOME", "POD", "NODE", *(["BUILT-IN"] if against else []), "WHY"), rows)
+
+
+def _more_lines(document: Document) -> list[str]:
+    """Return what stands below the table, or in its place."""
+    sources = source_lines(document)
+    if not document["outcomes"]:
+        return [f"nobody that was asked knows such an outcome{suggestion(document)}", *sources]
+    said = ["", *summary_lines(document["outcomes"])] if document.get("against") else []
+    return [*said, *([""] if sources else []), *sources]
+
+
+def suggestion(document: Mapping[str, Any]) -> str:
+    """Return which other names the user may have meant, as the end of a sentence (``near_pods``)."""
+    near = document.get("near")
+    of_namespace = near and near.startswith("namespace/")
+    named = [repr(near.replace("namespace/", "history -n ", 1) if of_namespace else near)] if near else []
+    named += [f"{each['pod']!r}, which {became(each, {})}" for each in document.get("nearRemembered", ())]
+    return f"; did you mean {', or '.join(named)}?" if named else ""
+
+
+def _delays(each: Document) -> Iterator[str]:
+    """Yield for how long its owner held a pod, and how late it left, in one row with the reason for which it left."""
+    if each["heldSeconds"]:
+        yield f"its owner held it {span(each['heldSeconds'])} longer"
+    # With a breaker, each pod that is due waits for a moment.
+    if (each["lateSeconds"] or 0.0) > SAME_SECONDS:
+        by = and_list(each.get("heldBy") or ())
+        yield f"{span(each['lateSeconds'])} late" + (f": {by}" if by else "")
 
 
 def _bounds(document: Document) -> list[str]:
@@ -257,7 +294,7 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
     for each in past:
         pod = f"{each['namespace']}/{each['name']}"
         late = each["lateSeconds"]
-        lateness = "" if late is None else f", {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
+        lateness = "" if late is None else f", {_short_span(late)} {'before' if late < 0 else 'after'} its deadline"
         lines += about_lines(pod, became(each, document) + lateness)
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
         facts = [("because", _why(each)), *_counted(each), ("uid", each["uid"]), ("owner", _owner(each)), ("how", by)]
@@ -269,6 +306,11 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
         ]
         lines += [line for label, fact in facts if fact for line in fact_lines(label, fact)]
     return lines
+
+
+def _short_span(seconds: float) -> str:
+    """Write a duration, a short one with hundredths of a second."""
+    return f"{abs(seconds):.2f} s" if abs(seconds) < SAME_SECONDS else span(seconds)
 
 
 def _counted(each: Document) -> list[tuple[str, str]]:

@@ -37,8 +37,9 @@ async def own_namespace(flags: Mapping[str, Any]) -> str:
 
 
 async def near_pods(key: NamespacedName, flags: Mapping[str, Any]) -> JsonObject:
-    """Return similar names. ``near``: a pod in that namespace (it may be gone), a pod elsewhere, or a node; None: no
-    name is similar, or the user may not read them. ``nearRemembered``: pods that are gone, of this name elsewhere, or
+    """Return similar names. ``near``: a pod in that namespace (it may be gone), a pod elsewhere, node/NAME or
+    namespace/NAME; None: the pod exists or is remembered, no name is similar, or the user may not read them.
+    ``nearRemembered``: pods that are gone, of this name elsewhere, or
     whose names begin with it, as those of a Deployment do; the newest outcome of each.
     """
     gone: dict[str, JsonObject] = {}
@@ -60,15 +61,19 @@ async def _near(key: NamespacedName, names: set[str], flags: Mapping[str, Any]) 
     with contextlib.suppress(CredentialsError, CallFailed):
         async with _calls(flags) as calls:
             names |= {found.name async for found in _list(calls, ApiRequest("list", "pods", key.namespace))}
+            if key.name in names:
+                return None
             if name := nearest(key.name, sorted(names)):
                 return f"{key.namespace}/{name}"
             query = {"fieldSelector": f"metadata.name={key.name}"}
             elsewhere = [found async for found in _list(calls, ApiRequest("list", "pods", query=query))]
             if elsewhere:
                 return str(min(elsewhere))
-            is_node = (await calls.make(ApiRequest("get", "nodes", name=key.name))).outcome is Outcome.DONE
-            return f"node/{key.name}" if is_node else None
-    name = nearest(key.name, sorted(names))
+            for kind in ("node", "namespace"):
+                if (await calls.make(ApiRequest("get", f"{kind}s", name=key.name))).outcome is Outcome.DONE:
+                    return f"{kind}/{key.name}"
+            return None
+    name = None if key.name in names else nearest(key.name, sorted(names))
     return f"{key.namespace}/{name}" if name else None
 
 
