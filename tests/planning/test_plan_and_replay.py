@@ -1,20 +1,20 @@
 """Plans of random clusters say when each pod leaves, to the second; ``foretelling`` compares any number of them."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.planning.foretelling import foretell
 
 # A dozen clusters, which together have all that decides when a pod leaves.
 SEEDS = range(4000, 4012)
+_PARTS = 2
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_plan_equals_what_happens(seed: int) -> None:
+@pytest.mark.parametrize("seeds", [SEEDS[part::_PARTS] for part in range(_PARTS)], ids=lambda seeds: f"{[*seeds]}")
+def test_plans_equal_what_happens(seeds: Sequence[int]) -> None:
     """With order, ceilings, pools, limits, budgets, lost nodes, machines that move, pauses and the breaker."""
-    assert foretell(seed).differences == ()
-
-
-def test_pods_leave_and_stay_in_these_clusters() -> None:
-    """A plan of nothing would always be right."""
-    found = [foretell(seed) for seed in SEEDS]
-    assert sum(each.left for each in found) > 20
-    assert sum(each.stayed for each in found) > 20
+    found = [foretell(seed) for seed in seeds]
+    assert [(each.seed, each.differences) for each in found if each.differences] == []
+    # A plan of nothing would always be right.
+    assert sum(each.left for each in found) > 10
+    assert sum(each.stayed for each in found) > 10
