@@ -186,8 +186,11 @@ class ExplorationOracle:
             state = self.truth.versions.get(metadata["resourceVersion"])
             if isinstance(state, NodeState):
                 seen.found.setdefault(metadata["uid"], state)
+                seen.note_node(metadata["name"], state)
                 if trace.phase is Phase.SAW:
-                    seen.watched[metadata["name"]] = state
+                    seen.watched[metadata["name"]], seen.heard_at = state, trace.at
+                elif trace.call is CallKind.READ_NODE:
+                    seen.asked_at[metadata["name"]] = seen.sent[trace.number].at
             if metadata.get("deletionTimestamp"):
                 seen.terminating.add(metadata["uid"])
 
@@ -266,15 +269,18 @@ class ExplorationOracle:
     def _as_it_may_seem(self, seen: Seen, node: str, read: Read) -> list[NodeState]:
         """Return how a node may seem to a process that cannot know better.
 
-        A process that found a taint believes its date, though the clock behind it is wrong. One that has waited in vain
-        for its watch to reach a read's version cannot know whether a taint without a date was removed and set again.
+        A process that found a taint believes its date, though the clock behind it is wrong. One that knew the node
+        without the taint believes its date as far back as it last saw the node so: by the watch of nodes, which may lag
+        while a list or a read shows the taint, or by a live read. One that has waited in vain for its watch to reach a
+        read's version cannot know whether a taint without a date was removed and set again.
         """
         watched, state = seen.watched.get(node), read.state
         if isinstance(state, NodeState) and (found := seen.found.get(state.uid)) is not None:
             dated = {
-                taint: min(at, parsed - server_time(0.0))
+                taint: min(at, max(parsed - server_time(0.0), seen.absent_at.get((state.uid, taint), -NEVER)))
                 for taint, at in state.taints.items()
-                if taint in found.taints and (parsed := parse_rfc3339(taint[2])) is not None
+                if (taint in found.taints or (state.uid, taint) in seen.absent_at)
+                and (parsed := parse_rfc3339(taint[2])) is not None
             }
             state = replace(state, taints=state.taints | dated)
             if state != read.state:

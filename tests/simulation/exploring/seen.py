@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.exploring.truth import NEVER, NodeState, PodState
+from tests.simulation.exploring.truth import NEVER, NodeState, PodState, TaintIdentity
 
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
@@ -52,7 +52,10 @@ class Read:
 class Seen:
     """What one process has seen of nodes, by name, and of pods, by UID.
 
-    ``watched``: each node as its watch delivered it last. ``found``: each node, by UID, as it was seen first.
+    ``watched``: each node as its watch delivered it last. ``found``: each node, by UID, as it was seen first, and
+    ``newest``, as it was seen in its newest version. ``absent_at``: by UID and taint, when the node was last seen
+    without a taint that has appeared since. ``heard_at``: when the watch of nodes delivered last. ``asked_at``: when
+    the latest live read of each node was sent.
     ``reads``: when each live read of a node was sent, and when its answer arrived. ``led``: the process has led before.
     """
 
@@ -62,6 +65,10 @@ class Seen:
     pods: dict[str, Read] = field(default_factory=dict)
     watched: dict[str, NodeState] = field(default_factory=dict)
     found: dict[str, NodeState] = field(default_factory=dict)
+    newest: dict[str, NodeState] = field(default_factory=dict)
+    absent_at: dict[tuple[str, TaintIdentity], float] = field(default_factory=dict)
+    heard_at: float = -NEVER
+    asked_at: dict[str, float] = field(default_factory=dict)
     terminating: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     led: bool = False
@@ -70,6 +77,16 @@ class Seen:
     sent: dict[int, Trace] = field(default_factory=dict)
     bases: dict[int, Basis] = field(default_factory=dict)
     carried_out: dict[int, float] = field(default_factory=dict)
+
+    def note_node(self, name: str, state: NodeState) -> None:
+        """Note a node that is seen now, in whichever version."""
+        before = self.newest.get(state.uid)
+        if before is not None and state.since < before.since:
+            return
+        self.newest[state.uid] = state
+        if before is not None:
+            last = max(self.heard_at, self.asked_at.get(name, -NEVER))
+            self.absent_at |= {(state.uid, taint): last for taint in state.taints.keys() - before.taints.keys()}
 
 
 def shown(trace: Trace) -> list[dict[str, Any]]:
