@@ -234,7 +234,7 @@ async def test_a_pause_by_labels_ends_by_a_selector_that_means_the_same(at: Clie
     assert "evictions are no longer paused for nodes that match pool=web (since " in result.stdout
     assert data(at) == {}
     result = await run(tmp_path, "resume", "-l", "pool=web", "--yes")
-    assert result.stdout == "evictions are not paused for nodes that match pool=web\n"
+    assert result.stdout == "evictions from nodes that match pool=web have no pause of their own\n"
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ async def test_resume_may_be_for_named_nodes_and_namespaces(at: ClientStage, tmp
     result = await run(tmp_path, "resume", "--yes", "--node", "n1", "--namespace", "shop", "--node", "n3")
     assert result.stdout.splitlines() == [
         f"evictions are no longer paused for node n1 (since {SINCE}: disk swap)",
-        "evictions are not paused for node n3",
+        "evictions from node n3 have no pause of their own",
         "evictions are no longer paused for namespace shop",
         f"all evictions are still paused (since {SINCE}: disk swap)",
         "evictions are still paused for node n2",
@@ -392,7 +392,11 @@ async def test_a_pause_that_has_ended_is_not_shown_as_active(
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [((), "all evictions are not paused"), (("--all",), "nothing is paused"), (("--node", "n1"), "for node n1")],
+    [
+        ((), "there is no pause of all evictions"),
+        (("--all",), "nothing is paused"),
+        (("--node", "n1"), "evictions from node n1 have no pause of their own"),
+    ],
 )
 async def test_resume_succeeds_if_nothing_is_paused(
     at: ClientStage, tmp_path: Path, arguments: tuple[str, ...], said: str

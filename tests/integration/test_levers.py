@@ -288,7 +288,7 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
     assert (refused.code, refused.complaints.splitlines()[-1]) == (
         2,
         "taint-eviction: no pause ends by that (paused: evictions from nodes outside of zone b,"
-        " evictions from node n3): name what leaves already, too",
+        " evictions from node n3); to let zone/a go besides zone/b: taint-eviction resume --only zone/b zone/a",
     )
     said = await levers.pull("resume", "--only", "zone/a", "zone/b", "--yes")
     assert "3 pods leave now from 1 node (3 have no owner and will not come back), 1 stays held" in said.complaints
@@ -296,6 +296,88 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
     await until(lambda: levers.left() == {"held", "waits"})
     selectors = [json.loads(value)["selector"] for key, value in levers.data().items() if "selector" in key]
     assert selectors == [f"{ZONE_LABEL} notin (a,b)"]
+
+
+async def after_zone_b(levers: Levers) -> None:
+    """Let zone b go: all nodes outside of it are paused, among them those of zone a."""
+    set_zones(levers)
+    assert (await levers.pull("resume", "--only", "zone/b", "--yes")).code == 0
+    await until(lambda: "c" not in levers.left())
+
+
+async def test_a_dry_run_of_a_further_zone_counts_it_besides_those_that_leave_already(levers: Levers) -> None:
+    """The pause of all nodes outside of these would hold it; the command names both zones."""
+    await after_zone_b(levers)
+    said = await levers.pull("resume", "zone/a", "--dry-run")
+    assert (said.code, said.out.partition(" (3 have")[0]) == (
+        0,
+        "if zone/a were let go besides zone/b, 3 pods would leave now from 1 node",
+    )
+    assert said.complaints.endswith("nothing was changed; to do it: taint-eviction resume --only zone/b zone/a\n")
+
+
+async def test_a_dry_run_refuses_what_the_resume_refuses(levers: Levers) -> None:
+    """Both name the command that does it."""
+    await after_zone_b(levers)
+    before = levers.data()
+    for more in ((), ("--dry-run",)):
+        said = await levers.pull("resume", "--only", "zone/a", "--yes", *more)
+        does = " ".join(("taint-eviction resume --only zone/b zone/a", *more))
+        assert (said.code, said.out) == (2, "")
+        assert said.complaints.endswith(f"to let zone/a go besides zone/b: {does}\n")
+    said = await levers.pull("resume", "--only", "node/n3", "--yes", "--dry-run")
+    assert (said.code, said.out) == (2, "")
+    assert said.complaints.endswith("; to let node/n3 go: taint-eviction resume node/n3 --dry-run\n")
+    assert levers.data() == before
+
+
+async def test_a_resume_of_a_zone_that_an_earlier_step_holds_fails_and_says_what_holds_it(levers: Levers) -> None:
+    """The zone has no pause of its own, so nothing would end; its pods are held all the same."""
+    await after_zone_b(levers)
+    before = levers.data()
+    said = await levers.pull("resume", "zone/a", "--yes")
+    assert (said.code, said.out) == (2, "")
+    own, holds, n3, does = said.complaints.splitlines()[2:]
+    assert own == "taint-eviction: evictions from nodes in zone a have no pause of their own"
+    assert holds.startswith("taint-eviction: evictions are paused for nodes outside of zone b (since ")
+    assert n3 == "taint-eviction: evictions are paused for node n3"
+    assert does == (
+        "taint-eviction: nothing was changed; to let them go, too: taint-eviction resume --only zone/b zone/a"
+    )
+    assert levers.data() == before
+
+
+async def test_the_end_of_a_zones_own_pause_says_that_an_earlier_step_holds_it(levers: Levers) -> None:
+    """Two pauses held it; the command that ends the other one is named."""
+    await after_zone_b(levers)
+    await invoked("pause", "zone/a", "--kubeconfig", str(levers.config))
+    said = await levers.pull("resume", "zone/a", "--yes")
+    assert (said.code, said.out.partition(" (since")[0]) == (0, "evictions are no longer paused for nodes in zone a")
+    assert said.complaints.endswith("to release them, too: taint-eviction resume --only zone/b zone/a\n")
+
+
+async def test_after_a_second_pause_of_all_only_the_named_zone_goes(levers: Levers) -> None:
+    """The pause that an earlier step left ends, too, or it would hold the zone; the later end counts for the others."""
+    await after_zone_b(levers)
+    await invoked("pause", "--for", "1h", "--kubeconfig", str(levers.config))
+    said = await levers.pull("resume", "zone/a", "--dry-run")
+    assert said.out.startswith("if only zone/a were let go, 3 pods would leave now from 1 node")
+    assert said.complaints.endswith("to do it: taint-eviction resume --only zone/a\n")
+    assert (await levers.pull("resume", "--only", "zone/a", "--yes")).code == 0
+    await until(lambda: levers.left() == {"held", "waits"})
+    [pause] = [json.loads(value) for key, value in levers.data().items() if key.startswith("pause-selector.")]
+    assert (pause["selector"], "until" in pause) == (f"{ZONE_LABEL} notin (a)", False)
+
+
+async def test_a_bare_dry_run_says_which_pauses_stay_and_how_to_end_them(levers: Levers) -> None:
+    """As the command without --dry-run does."""
+    await after_zone_b(levers)
+    said = await levers.pull("resume", "--dry-run")
+    assert (said.code, said.out) == (0, "no pod leaves now: 4 stay held although due\n")
+    outside, n3, every = said.complaints.splitlines()[2:]
+    assert outside.startswith("taint-eviction: evictions are paused for nodes outside of zone b (since ")
+    assert n3 == "taint-eviction: evictions are paused for node n3"
+    assert every == "taint-eviction: to end every pause: taint-eviction resume --all"
 
 
 @pytest.mark.parametrize(

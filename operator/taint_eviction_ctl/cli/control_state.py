@@ -5,9 +5,10 @@ They write the state ConfigMap, which every replica polls; they contact no contr
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from taint_eviction.cli.connection import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
@@ -99,8 +100,15 @@ def _advice(error: CallFailed, state: StateConfigMap) -> str:
 def in_force(control_state: ControlState, scope: PauseScope, how: str = "") -> str:
     """Return a sentence on whether the scope is paused; ``how`` is an adverb, as in "still paused"."""
     pause = control_state.pauses().get(scope)
-    verb = "not" if pause is None else how
-    return f"{_subject(scope)} {' '.join(filter(None, ('are', verb, 'paused')))}{_object(scope)}{_since(pause)}"
+    if pause is None:
+        return "there is no pause of all evictions" if scope.kind == "all" else f"{scope} have no pause of their own"
+    return f"{_subject(scope)} {f'are {how}'.rstrip()} paused{_object(scope)}{_since(pause)}"
+
+
+def named(scopes: Collection[PauseScope]) -> str:
+    """Return these scopes in one line: the first, and that there are more."""
+    first = ", ".join(map(str, islice(scopes, MAX_NAMES)))
+    return f"{first}, …" if len(scopes) > MAX_NAMES else first
 
 
 def no_longer(scope: PauseScope, before: Pause) -> str:

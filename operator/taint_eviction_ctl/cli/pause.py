@@ -20,7 +20,7 @@ from taint_eviction.core.control_state import (
     Release,
     selector_scope,
 )
-from taint_eviction.core.label_selectors import IN, Requirement, parse_selector, requirement
+from taint_eviction.core.label_selectors import IN, NOT_IN, Requirement, parse_selector, requirement
 from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.core.text import JsonObject, did_you_mean
 from taint_eviction.files.kubernetes_times import format_utc
@@ -35,6 +35,7 @@ from taint_eviction_ctl.cli.control_state import (
     change_control_state,
     held_back,
     in_force,
+    named,
     no_longer,
     no_longer_lines,
     state_flags,
@@ -150,11 +151,13 @@ def resume(**flags: Any) -> None:
     needs the rights to get leases and pods/proxy; without them it is not known.
 
     `resume zone/NAME --dry-run` says how many pods would leave if only this zone were let go, whatever holds them now:
-    an open circuit breaker, a pause of all evictions or one of the zone. It writes nothing, asks nothing, and names the
+    an open circuit breaker, a pause of all evictions or one of the zone. Where an earlier `--only` has paused all nodes
+    outside of other zones, it counts what would leave besides these. It writes nothing, asks nothing, and names the
     commands that do it.
 
     Exit codes: 0 resumed, even if nothing was paused, or shown; 1 you did not agree; 2 wrong usage, or neither a
-    terminal nor --yes; 3 the API server cannot be reached, or rights are missing, or a dry run cannot count the pods.
+    terminal nor --yes, or an earlier --only holds what is named, and nothing else; 3 the API server cannot be reached,
+    or rights are missing, or a dry run cannot count the pods.
     """
     scopes = _scopes(flags)
     if (scopes or flags["only"]) and flags["everything"]:
@@ -290,6 +293,8 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         scopes = list(before.pauses()) if chosen is None else chosen
         standing = before.at(on.clock.now().server_epoch)
         shown = {scope: pause for scope, pause in standing.pauses().items() if scope in scopes}
+        if not shown:
+            _refuse_what_a_step_holds(standing, scopes)
         if shown:
             release = Release(None if chosen is None else frozenset(scopes))
             complain(await told(on, await count_going(on, flags, standing, release)))
@@ -305,11 +310,25 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         click.echo("nothing is paused")
     for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
-    if scopes == [EVERYTHING] and after.at(on.clock.now().server_epoch).pauses():
-        complain("to end every pause: taint-eviction resume --all")
-    if after.cluster is not None and scopes and EVERYTHING not in scopes:
-        complain(f"to release only that: taint-eviction resume --only {' '.join(map(_argument, scopes))}")
+    _say_what_to_do(after, scopes, on.clock.now().server_epoch)
     return ExitCode.OK
+
+
+def _say_what_to_do(after: ControlState, scopes: Sequence[PauseScope], now: float) -> None:
+    """Name the command that releases what other pauses still hold after the end of these."""
+    if scopes == [EVERYTHING] and after.at(now).pauses():
+        complain("to end every pause: taint-eviction resume --all")
+    besides = _let_go_already(after.at(now), scopes)
+    if (after.cluster is not None or besides) and scopes and EVERYTHING not in scopes:
+        complain(f"to release {'them, too' if besides else 'only that'}: {_only(besides, scopes)}")
+
+
+def _refuse_what_a_step_holds(standing: ControlState, scopes: Sequence[PauseScope]) -> None:
+    """End with the right command if nothing of these is paused by itself, but an earlier ``--only`` holds them."""
+    if besides := _let_go_already(standing, scopes):
+        own = [in_force(standing, scope) for scope in scopes]
+        unchanged = f"nothing was changed; to let them go, too: {_only(besides, scopes)}"
+        give_up(ExitCode.USAGE, *own, *held_back(standing), unchanged)
 
 
 async def _changed_meanwhile(on: Reached, shown: Mapping[PauseScope, Pause]) -> ControlState:
@@ -328,19 +347,16 @@ async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping
     while True:
         now = on.clock.now().server_epoch
         standing = before.at(now)
-        release = Release(only=frozenset(chosen))
-        ended = [scope for scope in (EVERYTHING, *release.replaces(standing)) if scope in standing.pauses()]
+        ended = _ended_by_only(standing, chosen)
         if not ended:
-            paused = ", ".join(map(str, standing.pauses()))
-            nothing = "nothing is paused: to let pods go in steps, pause all evictions first"
-            unchanged = f"no pause ends by that (paused: {paused}): name what leaves already, too"
-            give_up(ExitCode.USAGE, unchanged if paused else nothing)
+            give_up(ExitCode.USAGE, _why_none_ends(standing, chosen))
         if others is None:
             others = await _others(on, chosen)
             await tell_leader(on, flags)
-        was = standing.pauses()[ended[0]]
+        # The one that would hold the others for longest.
+        was = max((standing.pauses()[scope] for scope in ended), key=lambda pause: pause.ends_epoch)
         instead = Pause(now, was.reason, was.until_epoch, on.user)
-        release = replace(release, pauses=frozenset([*ended, *chosen]))
+        release = Release(frozenset([*ended, *chosen]), frozenset(chosen))
         complain(await told(on, await count_going(on, flags, standing, release)))
         must_agree(flags, "resume?")
         shown = {scope: pause for scope, pause in standing.pauses().items() if scope in (*ended, *chosen)}
@@ -356,26 +372,122 @@ async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping
     return ExitCode.OK
 
 
+def _ended_by_only(standing: ControlState, chosen: Sequence[PauseScope]) -> list[PauseScope]:
+    """Return the pauses in whose place ``--only`` pauses the others: that of all evictions, and what an earlier
+    ``--only`` has left. Where all evictions are paused, that may have been for other zones: nothing of them leaves now.
+    """
+    paused = standing.pauses()
+    if EVERYTHING in paused:
+        return [EVERYTHING, *_outside(standing, chosen)]
+    return Release(only=frozenset(chosen)).replaces(standing)
+
+
+def _outside(standing: ControlState, chosen: Sequence[PauseScope]) -> dict[PauseScope, frozenset[str]]:
+    """Return the pauses of all nodes outside of some zones, with these, where zones are selected; so for any label."""
+    keys = {term.key if term is not None and term.operator == IN else None for term in map(_term, chosen)}
+    found = {}
+    for scope in standing.pauses():
+        term = _term(scope)
+        if term is not None and term.operator == NOT_IN and keys == {term.key}:
+            found[scope] = term.values
+    return found
+
+
+def _term(scope: PauseScope) -> Requirement | None:
+    """Return the one term of a selector; None for several, and for other scopes."""
+    match parse_selector(scope.name) if scope.kind == "selector" else ():
+        case (term,):
+            return term
+        case _:
+            return None
+
+
+def _let_go_already(standing: ControlState, chosen: Sequence[PauseScope]) -> list[PauseScope]:
+    """Return the zones that an earlier ``--only`` has let go, where its pause holds selected ones: an ``--only`` with
+    both lets the selected ones go. Empty: no such pause holds them, or another one does, too.
+    """
+    outside = [] if EVERYTHING in standing.pauses() else [*_outside(standing, chosen).items()]
+    match outside:
+        case [(scope, zones)] if not (wanted := _values(chosen)) <= zones:
+            key = scope.keys[0]
+            return [selector_scope(str(requirement(key, IN, [zone]))) for zone in sorted(zones - wanted)]
+        case _:
+            return []
+
+
+def _values(scopes: Sequence[PauseScope]) -> frozenset[str]:
+    return frozenset(value for scope in scopes if (term := _term(scope)) is not None for value in term.values)
+
+
+def _why_none_ends(standing: ControlState, chosen: Sequence[PauseScope], more: str = "") -> str:
+    """Return why ``--only`` would release nothing, and the command that does; ``more``: what follows its arguments."""
+    paused = standing.pauses()
+    if not paused:
+        return "nothing is paused: to let pods go in steps, pause all evictions first"
+    why = f"no pause ends by that (paused: {named(paused)})"
+    if besides := _let_go_already(standing, chosen):
+        return f"{why}; to let {_together(chosen)} go besides {_together(besides)}: {_only(besides, chosen)}{more}"
+    if own := [scope for scope in chosen if scope in paused]:
+        return f"{why}; to let {_together(own)} go: taint-eviction resume {' '.join(map(_argument, own))}{more}"
+    return why
+
+
+def _only(besides: Sequence[PauseScope], chosen: Sequence[PauseScope]) -> str:
+    """Return the command that lets the selected scopes go besides those that leave already."""
+    return f"taint-eviction resume --only {' '.join(map(_argument, [*besides, *chosen]))}"
+
+
+def _together(scopes: Sequence[PauseScope]) -> str:
+    return " and ".join(map(_argument, scopes))
+
+
 async def _say_what_would_leave(on: Reached, chosen: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
     """Say how many pods would leave if only the selected scopes were let go, and how to do that; none: everything."""
     if chosen:
         await _others(on, chosen)  # They must exist.
     standing = (await on.state.read() or ControlState()).at(on.clock.now().server_epoch)
+    refused = ""
+    if flags["only"] and not _ended_by_only(standing, chosen):
+        refused = _why_none_ends(standing, chosen, " --dry-run")
     await tell_leader(on, flags)
-    only = Release(only=frozenset(chosen))
-    ended = None if flags["everything"] else frozenset([EVERYTHING, *only.replaces(standing), *chosen])
-    going = await count_going(on, flags, standing, replace(only, pauses=ended, reset=True))
+    besides = [] if flags["only"] else _let_go_already(standing, chosen)
+    every = [*besides, *chosen]
+    # From behind an open breaker, --only follows a pause of all evictions, so nothing refuses it then.
+    replaced = _outside(standing, every) if refused else _ended_by_only(standing, every)
+    ended = None if flags["everything"] else frozenset([EVERYTHING, *replaced, *every])
+    going = await count_going(on, flags, standing, Release(ended, frozenset(every), reset=True))
+    if refused and (isinstance(going, str) or not going.breaker_open):
+        give_up(ExitCode.USAGE, refused)
     if isinstance(going, str):
         give_up(ExitCode.UNREACHABLE, await told(on, going))
     supposing = ["the circuit breaker were reset"] if going.breaker_open else []
-    if chosen:
-        supposing.append(f"only {' and '.join(map(_argument, chosen))} were let go")
-    elif any(ended is None or scope in ended for scope in standing.pauses()):
-        supposing.append(f"{'every pause' if ended is None else 'the pause of all evictions'} were ended")
+    supposing += _supposed(standing, chosen, besides, ended)
     click.echo(await told(on, going, " and ".join(supposing)))
-    if steps := _steps(standing, chosen, ended, going.breaker_open):
+    steps = _steps(standing, every, ended, going.breaker_open)
+    staying = ControlState() if ended is None else replace(standing.without(ended), latch=None)
+    for line in [] if chosen and steps else held_back(staying):
+        complain(line)
+    if not chosen and staying.pauses():
+        complain("to end every pause: taint-eviction resume --all")
+    if steps:
         complain("nothing was changed; to do it: " + ", then ".join(f"taint-eviction {step}" for step in steps))
     return ExitCode.OK
+
+
+def _supposed(
+    standing: ControlState,
+    chosen: Sequence[PauseScope],
+    besides: Sequence[PauseScope],
+    ended: frozenset[PauseScope] | None,
+) -> list[str]:
+    """Return what a dry run supposes of pauses: at most one clause."""
+    if besides:
+        return [f"{_together(chosen)} were let go besides {_together(besides)}"]
+    if chosen:
+        return [f"only {_together(chosen)} were let go"]
+    if any(ended is None or scope in ended for scope in standing.pauses()):
+        return [f"{'every pause' if ended is None else 'the pause of all evictions'} were ended"]
+    return []
 
 
 def _steps(
