@@ -248,10 +248,11 @@ class _EnvironmentOfAWalk:
     def _note_leader(self, name: str, at: float, when: float, then: Sequence[Move]) -> None:
         if name in _PEOPLE or name in _OWNERS:
             self._told = at
+            orders = name == ("order_ends" if self._ordered else "hand_back_orders")
             self._ordered = name == "hand_back_orders" or (self._ordered and name != "order_ends")
             self._allowed = name == "order_ends"
             self._made.append({"at": when, **(_PEOPLE[name] if name in _PEOPLE else self._owner(name))})
-            if "order" in name and self._up:
+            if orders and self._up:
                 self._keep_from_reading(when, then)
         elif name.startswith("leader_ends"):
             self._up, self._ended = False, when

@@ -24,7 +24,7 @@
 #define LEFT_EARLY (MISTAKE == 4) /* a leader without the flag removes the entry after its first look */
 #define LOOKS_ONCE (MISTAKE == 5) /* a leader looks for notes only when it begins to lead */
 
-mtype = { entered_it, left_it, sends_entry, looks, sends_leave, hand_back_says_nothing_is_adopted };
+mtype = { entered_it, left_it, sends_entry, looks, sends_leave };
 mtype = { Seconds, Ever, MaxInt64 };
 bool taint, note;                    /* a note says: Seconds */
 mtype spec = Seconds, word = Seconds;   /* word: what the owner set last; nobody can read it */

@@ -16,7 +16,7 @@
 #define ANY_ORDER (MISTAKE == 3) /* a confirmation does not name the order that it confirms */
 #define OLD_ORDERS (MISTAKE == 4) /* a new leader acts by the control state that it read before it led */
 
-mtype = { confirmed_it, sends_confirmation, hand_back_waits, hand_back_says_nothing_is_adopted };
+mtype = { confirmed_it, sends_confirmation, hand_back_waits };
 mtype = { Nobody, Ordered, Counting, Said, Seconds, Ever, MaxInt64 };
 bool taint, note;                    /* a note says: Seconds */
 mtype spec = Seconds;

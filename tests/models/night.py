@@ -9,6 +9,7 @@ Walks are played with one shift each first, then with the next, until all are pl
 import contextlib
 import io
 import sys
+import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -78,7 +79,10 @@ def _play(part: str, seed: int, shift: int, until: float) -> tuple[str, int, int
     if read_monotonic() > until:
         return part, seed, None, ""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        played = play(PARTS[part], walked(PARTS[part], seed), f"walk {seed}", shift)
+        try:
+            played = play(PARTS[part], walked(PARTS[part], seed), f"walk {seed}", shift)
+        except Exception:  # One play that goes wrong must not end the others, and what was played is told in the end.
+            return part, seed, 0, f"shift {shift}: {traceback.format_exc()}"
     return part, seed, len(played.trace), "" if played.accepted else played.told
 
 

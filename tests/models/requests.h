@@ -13,7 +13,7 @@
 mtype = { taint_0, untaint_0, owner_long, owner_ever, owner_removes_annotation, leader_with_flag, leader_without_flag,
           leader_ends, leader_ends_request_late, request_late, late_request_decided, late_request_lost, outdated,
           answered, marked, given_back, refused, leader_reads, sends_mark, sends_give_back, hand_back_orders,
-          hand_back_gives_back, order_ends, person_pauses, person_resumes, tick };
+          hand_back_gives_back, hand_back_says_nothing_is_adopted, order_ends, person_pauses, person_resumes, tick };
 typedef Request { mtype kind; byte age; byte which };   /* its kind is the move that it comes to */
 Request mine, late[LATES];           /* the request whose answer the leader awaits; those that nobody waits for */
 bool up;                             /* somebody leads */

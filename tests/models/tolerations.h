@@ -41,4 +41,5 @@ inline learn() { skip }              /* the leader learns no more than what stan
 #define PEOPLE_AND_HAND_BACK \
     MOVE(0, (order -> order_ends : hand_back_orders), true) order = !order } \
     MOVE(0, hand_back_gives_back, order && some(noted)) \
-        each_toleration(if :: noted(i) -> give_back() :: else fi); disturbed(); written() }
+        each_toleration(if :: noted(i) -> give_back() :: else fi); disturbed(); written() } \
+    MOVE(0, hand_back_says_nothing_is_adopted, order && !some(noted)) skip }
