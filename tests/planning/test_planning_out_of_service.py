@@ -4,12 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.planning.shop import NOON_TEXT, budget, inventory_of, node, planned, pod, run
+import pytest
+from tests.planning.shop import NOON, NOON_TEXT, budget, inventory_of, node, planned, pod, run
 
+from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.policy import EvictionMode, PolicyRule
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, STARTS_NO_EVICTION
+from taint_eviction_ctl.planning.changes import Changes, read_taint, read_untaint
 from taint_eviction_ctl.planning.document import plan_document
+from taint_eviction_ctl.planning.holding import add_holders
+from taint_eviction_ctl.planning.rehearsal import Conditions
+from taint_eviction_ctl.planning.wording import headlines
 
 OFF = "node.kubernetes.io/out-of-service"
 
@@ -80,9 +87,101 @@ def test_pods_that_are_terminating_are_freed(tmp_path: Path) -> None:
         told = {each["name"]: each["outcome"] for each in document["pods"]}
         assert told == {"db-0": outcome, "w": outcome, "elsewhere": "stays"}
         assert document["counts"]["bare"] == bare
-        sentence = "2 Terminating pods would be force-deleted by PodGC; 1 bare pod gone for good"
-        assert (sentence in document["summary"]) is (outcome == "freed")
+        sentence = "the change frees shop/db-0 and shop/w and evicts no pod; 1 bare pod gone for good"
+        assert (document["summary"] == sentence) is (outcome == "freed")
         rows = [line for line in run(*words).stdout.splitlines() if "PodGC force-deletes it" in line]
         assert [row.split()[:2] for row in rows] == (
             [["freed", "shop/db-0"], ["freed", "shop/w"]] if outcome == "freed" else []
         )
+
+
+def cluster_of(tmp_path: Path, *objects: dict[str, Any]) -> str:
+    """Write objects to a file, and return its path."""
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return str(file)
+
+
+def lost_node(*more: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Make a lost node with a pod that is Terminating, and another node whose pods have to leave."""
+    stuck = pod("ledger-0", owner="StatefulSet/ledger", deletionTimestamp=NOON_TEXT)
+    pending = [pod("bare", "node-2"), pod("web-0", "node-2", owner="ReplicaSet/web")]
+    return {**off("Unknown"), "spec": {}}, node("node-2", "old=x:NoExecute"), stuck, *pending, *more
+
+
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        (("--taint", f"node-1={OFF}:NoExecute"), "PodGC force-deletes it: its node is out of service"),
+        (("--delete-node", "node-1"), "PodGC force-deletes it: its node is deleted"),
+    ],
+)
+def test_what_a_change_does_comes_before_what_is_pending(tmp_path: Path, change: tuple[str, str], because: str) -> None:
+    """Budgets and bare pods of pods that leave without it are no results of the change."""
+    cluster = cluster_of(tmp_path, *lost_node(), budget("all", minAvailable=3))
+    said = run(cluster, *change, "--now", NOON_TEXT).stdout.splitlines()
+    assert said[:2] == [
+        "the change frees shop/ledger-0 and evicts nothing more",
+        "with or without the change, 2 pods would leave: 2 at once",
+    ]
+    tables = "\n".join(said[2:]).split("\n\n")
+    assert [table.splitlines()[0] for table in tables[1:4]] == [
+        "pods that leave, or are freed",
+        "with or without the change: pods that leave",
+        "nodes",
+    ]
+    [row] = tables[1].splitlines()[2:]
+    assert row.split()[:3] == ["freed", "shop/ledger-0", "node-1"]
+    assert row.endswith(because)
+    assert [line.split()[:7] for line in tables[3].splitlines()[2:]] == [
+        ["node-1", "-", "0", "of", "1,", "1", "freed"],
+        ["node-2", "-", "2", "of", "2", "old=x:NoExecute"],
+    ]
+
+
+def test_pods_that_stay_on_a_deleted_node_are_orphaned(tmp_path: Path) -> None:
+    """They have a row, too, and the node counts both."""
+    said = run(cluster_of(tmp_path, *lost_node(pod("api-0"))), "--delete-node", "node-1", "--now", NOON_TEXT).stdout
+    assert said.startswith(
+        "the change frees shop/ledger-0, orphans shop/api-0 and evicts nothing more; 1 bare pod gone"
+    )
+    rows = [line.split()[:2] for line in said.splitlines() if "PodGC force-deletes it: its node is deleted" in line]
+    assert sorted(rows) == [["freed", "shop/ledger-0"], ["orphaned", "shop/api-0"]]
+    assert "0 of 2, 1 freed, 1 orphaned" in said
+
+
+def test_pods_that_an_open_breaker_holds_leave_because_of_the_taint() -> None:
+    """They were due before, but out of service they pass the breaker."""
+    due = {**off("Unknown"), "spec": {"taints": [{"key": "old", "effect": "NoExecute"}]}}
+    changes = Changes((read_taint(f"node-1={OFF}:NoExecute"),))
+    plan = planned(inventory_of(due, node("node-2", "old=x:NoExecute"), pod("web-0"), pod("b", "node-2")), changes)
+    conditions = Conditions(DecisionPolicy(), EvictionPolicy(), control_state=ControlState(latch=Latch(NOON, "many")))
+    add_holders(plan, conditions)
+    assert headlines(plan) == [
+        "because of the change 1 of 2 pods on 2 nodes would leave: 1 at once; 1 bare pod gone for good",
+        "with or without the change, 1 is blocked by the circuit breaker, and would leave when it is reset",
+    ]
+
+
+def test_pods_that_are_freed_already_are_no_result_of_a_change() -> None:
+    """Their node has the taint; a change of another node does not concern them."""
+    going = pod("db-0", owner="StatefulSet/db", deletionTimestamp=NOON_TEXT)
+    inventory = inventory_of(off("Unknown"), node("node-2"), going, pod("web-0", "node-2", owner="ReplicaSet/web"))
+    assert headlines(planned(inventory)) == [
+        "0 of 1 pod on 1 node will leave; 1 Terminating pod will be force-deleted by PodGC"
+    ]
+    assert headlines(planned(inventory, Changes((read_taint("node-2=k:NoExecute"),)))) == [
+        "because of the change 1 of 2 pods on 2 nodes would leave: 1 at once",
+        "with or without the change, 1 Terminating pod would be force-deleted by PodGC",
+    ]
+
+
+def test_pods_that_a_change_keeps_are_named() -> None:
+    """They would leave without it, as others do with it, too."""
+    inventory = inventory_of(
+        node("node-1", "old=x:NoExecute"), node("node-2", "old=x:NoExecute"), pod("a"), pod("b", "node-2")
+    )
+    assert headlines(planned(inventory, Changes(untaints=(read_untaint("node-1=old"),)))) == [
+        "the change keeps shop/a and evicts nothing more",
+        "with or without the change, 1 pod would leave: 1 at once",
+    ]

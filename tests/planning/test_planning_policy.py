@@ -224,7 +224,8 @@ def test_the_command_shows_what_rules_do(tmp_path: Path) -> None:
     )
     arguments = (SHOP, "--now", NOON_TEXT, *TAINT, "--config", str(file))
     shown = run(*arguments).stdout
-    assert "(8 blocked by rule web, 1 blocked by budgets); 9 would leave when all of that ends" in shown.splitlines()[0]
+    assert "(5 blocked by rule web, 1 blocked by budgets); 6 would leave when all of that ends" in shown.splitlines()[0]
+    assert "; 3 are blocked by rule web, and would leave when it no longer pauses them" in shown.splitlines()[1]
     assert "violated" not in shown.splitlines()[0]
     assert "is not tolerated; paused by rule web" in shown
     document = json.loads(run(*arguments, "-o", "json").stdout)

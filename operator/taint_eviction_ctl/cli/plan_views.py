@@ -3,6 +3,7 @@
 ``wide`` shortens nothing and shows every pod, including those that stay, in more columns.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import click
@@ -12,7 +13,17 @@ from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_
 from taint_eviction_ctl.cli.tables import Row, table_lines, wrapped
 from taint_eviction_ctl.planning.plan import Plan, PlannedBudget, PlannedNode
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
-from taint_eviction_ctl.planning.wording import and_list, held_by, in_order, leaves, moment, notes, paused, summary, why
+from taint_eviction_ctl.planning.wording import (
+    and_list,
+    headlines,
+    held_by,
+    in_order,
+    leaves,
+    moment,
+    notes,
+    paused,
+    why,
+)
 
 _MAX_PODS = 50
 _MAX_ROWS = 20
@@ -22,7 +33,10 @@ _SOON_SECONDS = 1.0
 
 def print_plan(plan: Plan, wide: bool) -> None:
     """Print a plan to stdout."""
-    click.echo("\n".join(click.style(line, bold=True) for line in wrapped(visible(summary(plan)), "", "  ")))
+    first, *rest = headlines(plan)
+    click.echo("\n".join(click.style(line, bold=True) for line in wrapped(visible(first), "", "  ")))
+    for line in rest:
+        _sentence("", line)
     if plan.described:
         _sentence("if: ", "; ".join(plan.described))
     _print_pods(plan, wide)
@@ -67,12 +81,12 @@ def _more(shown: int, total: int, what: str) -> None:
 def _print_pods(plan: Plan, wide: bool) -> None:
     leaving = sorted(plan.leaving, key=lambda pod: (pod.shown_at or 0.0, pod.order is not None))
     if not wide:
-        shown = [*plan.freed, *leaving]
-        rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in shown]
-        others = [*(["are freed"] if plan.freed else []), *(["are blocked"] if plan.held else [])]
-        title = ", or ".join(["pods that leave", *others])
-        _table(title, ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
-        _more(_MAX_PODS, len(rows), "pods")
+        ending = [*(pod for pod in plan.pods if pod.by_podgc), *leaving]
+        if plan.what_if.empty:
+            _print_ending("", ending, plan)
+        else:
+            _print_ending("", [pod for pod in ending if pod.by_change], plan)
+            _print_ending("with or without the change: ", [pod for pod in ending if not pod.by_change], plan)
         return
     staying = [pod for pod in plan.pods if pod.leaves_at is None]
     wide_rows = [
@@ -91,16 +105,30 @@ def _print_pods(plan: Plan, wide: bool) -> None:
     _table("pods", header, wide_rows, {0: _yellow})
 
 
+def _print_ending(head: str, pods: list[PlannedPod], plan: Plan) -> None:
+    rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in pods]
+    words = {word for word, *_ in rows}
+    others = [f"are {word}" for word in ("freed", "orphaned", "blocked") if word in words]
+    title = f"{head}pods that {', or '.join(['leave', *others])}"
+    _table(title, ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
+    _more(_MAX_PODS, len(rows), "pods")
+
+
 def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
     if pod.leaves_at is None:
-        return "orphaned" if pod.forecast.orphaned else "freed" if pod.freed else "stays", ""
+        return _end(pod) if pod.by_podgc else "stays", ""
     at = pod.leaves_at if pod.holders or pod.shown_at is None else pod.shown_at
     return "blocked" if pod.holders else leaves(at, plan), moment(at, plan.now)
 
 
+def _end(pod: PlannedPod) -> str:
+    """Return what PodGC does to a pod, in a word."""
+    return "freed" if pod.facts.pod.terminating else "orphaned"
+
+
 def _why(pod: PlannedPod, plan: Plan) -> str:
     parts = [why(pod.forecast)]
-    if pod.freed:
+    if pod.freed and not pod.forecast.orphaned:
         parts.append("PodGC force-deletes it: its node is out of service")
     if pod.out_of_service:
         parts.append(BY_DELETE_OUT_OF_SERVICE)
@@ -148,16 +176,21 @@ def _since(pod: PlannedPod, plan: Plan) -> str:
 
 def _print_nodes(plan: Plan, wide: bool) -> None:
     nodes = [node for node in plan.nodes.values() if node.matters or (wide and node.taints)]
-    nodes.sort(key=lambda node: (-node.tally.leaving, node.name))
+    ends: dict[str, Counter[str]] = {node.name: Counter() for node in nodes}
+    for pod in plan.pods:
+        if pod.by_podgc and pod.facts.pod.node_name in ends:
+            ends[pod.facts.pod.node_name][_end(pod)] += 1
+    nodes.sort(key=lambda node: (-ends[node.name].total(), -node.tally.leaving, node.name))
     shown = nodes if wide else nodes[:_MAX_ROWS]
     header = ("NODE", "ZONE", "LEAVE", "TAINTS")
-    _table("nodes", header, [_node_row(node) for node in shown])
+    _table("nodes", header, [_node_row(node, ends[node.name]) for node in shown])
     _more(len(shown), len(nodes), "nodes")
 
 
-def _node_row(node: PlannedNode) -> Row:
+def _node_row(node: PlannedNode, ends: Counter[str]) -> Row:
     taints = "deleted" if node.deleted else ", ".join(str(taint) for taint in node.taints)
-    return node.name, node.zone or "-", f"{node.tally.leaving} of {node.tally.total}", taints
+    leave = [f"{node.tally.leaving} of {node.tally.total}", *(f"{count} {end}" for end, count in sorted(ends.items()))]
+    return node.name, node.zone or "-", ", ".join(leave), taints
 
 
 def _print_owners(plan: Plan, wide: bool) -> None:
@@ -216,4 +249,4 @@ def _print_unschedulable(plan: Plan) -> None:
 
 
 def _going_or_mirror(pod: PlannedPod) -> bool:
-    return pod.forecast.orphaned or pod.facts.pod.terminating or pod.facts.pod.mirror
+    return pod.by_podgc or pod.facts.pod.terminating or pod.facts.pod.mirror

@@ -42,7 +42,8 @@ class WhatIf:
 class PodForecast:
     """What happens to one pod: ``decision`` with the changes, ``unchanged`` without them.
     ``eviction``: the policy that applies to the pods of its node. ``orphaned``: its node was deleted; the pod garbage
-    collector then deletes the pod.
+    collector then deletes the pod. ``taken_out``: the changes put its node out of service, so that the pod leaves past
+    budgets, limits and an open breaker.
     """
 
     pod: Pod
@@ -50,6 +51,7 @@ class PodForecast:
     unchanged: Decision
     eviction: EvictionPolicy
     orphaned: bool = False
+    taken_out: bool = False
 
     @property
     def leaves_at(self) -> float | None:
@@ -58,9 +60,11 @@ class PodForecast:
 
     @property
     def anyway(self) -> bool:
-        """Return whether the pod also leaves without the changes, and no later."""
+        """Return whether the pod also leaves without the changes, no later, and held by the same."""
         at = self.leaves_at
-        return at is not None and isinstance(self.unchanged, Evict) and self.unchanged.fire_at <= at
+        if at is None or self.taken_out:
+            return False
+        return isinstance(self.unchanged, Evict) and self.unchanged.fire_at <= at
 
 
 def forecast(
@@ -102,7 +106,8 @@ def forecast(
         orphaned = record.pod.node_name in what_if.deleted_nodes
         changed_policy = changed_policies.get(record.node_name, eviction)
         decision = _decide(known_nodes, record, policy, changed_policy)
-        forecasts.append(PodForecast(record.pod, decision, before, changed_policy, orphaned))
+        taken_out = changed_policy.out_of_service and not unchanged_policy.out_of_service
+        forecasts.append(PodForecast(record.pod, decision, before, changed_policy, orphaned, taken_out))
     return forecasts
 
 

@@ -12,7 +12,7 @@ from taint_eviction.core.decision import DecisionPolicy, Evict
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.matching import discouraging, repelling
-from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, NamespacedName, PodRef, Taint
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, NamespacedName, Node, PodRef, Taint
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, handling_of
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction_ctl.planning.budgets import covered as _covered
@@ -60,7 +60,7 @@ class PlannedBudget:
     """What happens to a budget: deletions may violate it, and it may block evictions.
 
     ``covered``: how many pods it covers; ``leaving``: how many of these leave; ``asking``: how many of the latter by
-    the eviction API.
+    the eviction API; ``by_change``: some of them leave because of the changes.
     """
 
     budget: Budget
@@ -68,6 +68,7 @@ class PlannedBudget:
     covered: int
     leaving: int
     asking: int
+    by_change: bool
     violation: Violation | None
     blocked: tuple[PodRef, ...]
 
@@ -177,13 +178,16 @@ def _add_nodes(plan: Plan) -> None:
 
 def _add_freed(plan: Plan) -> None:
     """Note the pods that PodGC force-deletes; it asks for no effect of the taint."""
-    off = {
-        name
-        for name, node in plan.nodes.items()
-        if not plan.inventory.nodes[name].node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in node.taints)
-    }
+    nodes = {name: facts.node for name, facts in plan.inventory.nodes.items()}
+    before = {name for name, node in nodes.items() if _ends_pods(node, node.taints)}
+    after = {name for name, node in plan.nodes.items() if _ends_pods(nodes[name], node.taints)}
     for pod in plan.pods:
-        pod.freed = pod.facts.pod.terminating and pod.facts.pod.node_name in off
+        if pod.facts.pod.terminating:
+            pod.freed, pod.freed_anyway = (pod.facts.pod.node_name in off for off in (after, before))
+
+
+def _ends_pods(node: Node, taints: Iterable[Taint]) -> bool:
+    return not node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in taints)
 
 
 def _add_scheduling(plan: Plan) -> None:
@@ -232,7 +236,10 @@ def _add_budgets(plan: Plan, covered: Mapping[NamespacedName, list[CoveredPod]])
         before, going = standing(budget, covered[key]), leaving[key]
         asking, blocked = sum(pod.asks for pod in going), tuple(pod.ref for pod in going if pod.blocked)
         violated = _violation(before, going)
-        plan.budgets.append(PlannedBudget(budget, before, len(covered[key]), len(going), asking, violated, blocked))
+        by_change = any(pod.by_change for pod in going)
+        plan.budgets.append(
+            PlannedBudget(budget, before, len(covered[key]), len(going), asking, by_change, violated, blocked)
+        )
 
 
 def _violation(before: Standing, leaving: Iterable[PlannedPod]) -> Violation | None:

@@ -41,7 +41,8 @@ class PlannedPod:
     ``repelled_by``: the taints because of which it could not be scheduled on its node again; ``discouraged_by``: those
     because of which the scheduler would avoid the node. ``kept_from``: for a pod without a node, by node the taints
     because of which it could not be scheduled there. ``recreated_for_ever``: its DaemonSet recreates it on the tainted
-    node each time. ``freed``: it is Terminating, and PodGC force-deletes it, since its node is out of service.
+    node each time. ``freed``: it is Terminating, and PodGC force-deletes it, since its node is out of service;
+    ``freed_anyway``: also without the changes.
 
     ``handling``: how it would be evicted; None: it stays. ``goes_at``: when that happens, after all for which it waits;
     None: it stays, or something keeps it. ``deletes_at``: the same, if budgets have refused it before. ``verdict``: the
@@ -62,6 +63,7 @@ class PlannedPod:
     kept_from: dict[str, tuple[Taint, ...]] = field(default_factory=dict)
     recreated_for_ever: bool = False
     freed: bool = False
+    freed_anyway: bool = False
     handling: Handling | None = None
     goes_at: float | None = None
     deletes_at: float | None = None
@@ -89,9 +91,19 @@ class PlannedPod:
         return self.leaves_at if self.goes_at is None else self.goes_at
 
     @property
+    def by_podgc(self) -> bool:
+        """Return whether PodGC force-deletes it: its node is deleted, or out of service while it is Terminating."""
+        return self.forecast.orphaned or self.freed
+
+    @property
+    def by_change(self) -> bool:
+        """Return whether it ends because of the changes: without them it would stay, or leave later, or be held."""
+        return not self.forecast.anyway if self.leaves_at is not None else self.by_podgc and not self.freed_anyway
+
+    @property
     def lost(self) -> bool:
         """Return whether the pod is lost: the pod or its node is deleted, and no controller recreates it."""
-        return self.facts.bare and (self.leaves_at is not None or self.forecast.orphaned or self.freed)
+        return self.facts.bare and (self.leaves_at is not None or self.by_podgc)
 
     @property
     def paused_by(self) -> str:

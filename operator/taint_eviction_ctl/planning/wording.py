@@ -14,7 +14,7 @@ from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction_ctl.planning.forecast import PodForecast
 from taint_eviction_ctl.planning.inventory import Inventory
 from taint_eviction_ctl.planning.order import plugins_before_others
-from taint_eviction_ctl.planning.plan import Plan
+from taint_eviction_ctl.planning.plan import Plan, PlannedBudget
 from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod
 
 # A pod that leaves within this time after the change leaves "at once".
@@ -23,7 +23,8 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _MAX_KINDS = 8
 _PATIENT = EvictionMode.EVICT_THEN_DELETE
 _MAX_HOLDERS = 3
-_ORPHANED = "its node is deleted: the pod garbage collector removes it"
+_MAX_NAMES = 3
+_ORPHANED = "PodGC force-deletes it: its node is deleted"
 
 
 def span(seconds: float) -> str:
@@ -110,42 +111,104 @@ def in_order(order: PlannedOrder, plan: Plan) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """Return one line: how many pods leave and when, what holds others, and which consequences that has."""
+    """Return in one line how many pods leave and when, what holds others, and which consequences that has."""
+    return "; ".join(headlines(plan))
+
+
+def headlines(plan: Plan) -> list[str]:
+    """Return the summary in one or two lines: what the changes do, and what happens with or without them."""
+    pending = [pod for pod in plan.leaving if not pod.by_change]
+    if not plan.what_if.empty and (pending or any(pod.by_podgc for pod in plan.pods)):
+        lines = [_change_alone(plan), *filter(None, [_pending(plan, pending)])]
+    else:
+        lines = [_outlook(plan)]
+    lines[0] += _unknown(plan) + _unread(plan)
+    return lines
+
+
+def _outlook(plan: Plan) -> str:
     would = "will" if plan.what_if.empty else "would"
-    scope = [node for node in plan.nodes.values() if node.matters]
-    if not scope:
+    if not any(node.matters for node in plan.nodes.values()):
         effects = " or ".join(plan.harmless_effects)
         why = f"a taint with the effect {effects} evicts nobody" if effects else f"{_of_nodes(plan)} NoExecute taint"
-        parts = [f"no pod {would} leave: {why}", *_consequences(plan, would)]
-        return "; ".join(parts) + _unknown(plan) + _unread(plan)
+        return "; ".join([f"no pod {would} leave: {why}", *_consequences(plan, plan.pods, plan.budgets)])
+    return "; ".join([_at(plan) + _leave(plan, plan.leaving), *_consequences(plan, plan.pods, plan.budgets)])
+
+
+def _at(plan: Plan) -> str:
     later = plan.what_if.at - plan.now.at
-    at = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): " if later >= _AT_ONCE_SECONDS else ""
+    return f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): " if later >= _AT_ONCE_SECONDS else ""
+
+
+def _leave(plan: Plan, pods: Sequence[PlannedPod]) -> str:
+    """Return how many of all pods leave, and when; then the same of those that are held."""
+    would = "will" if plan.what_if.empty else "would"
+    scope = [node for node in plan.nodes.values() if node.matters]
     total = f"{many(sum(node.tally.total for node in scope), 'pod')} on {many(len(scope), 'node')}"
-    free = [pod for pod in plan.leaving if not pod.holders]
-    head = f"{at}{len(free)} of {total} {would} leave{' now' if plan.held and not free and not at else ''}"
+    free, held = [pod for pod in pods if not pod.holders], [pod for pod in pods if pod.holders]
+    head = f"{len(free)} of {total} {would} leave{' now' if held and not free and not _at(plan) else ''}"
     when = _when(free, plan)
-    parts = [head + (f": {when}" if when else ""), *_consequences(plan, would)]
-    if plan.held:
-        parts[0] += f" ({_held(plan)})"
-        parts.insert(1, _later(plan, would))
-    return "; ".join(parts) + _unknown(plan) + _unread(plan)
+    head += f": {when}" if when else ""
+    return f"{head} ({_held(held)}); {len(held)} {_later(plan, held)}" if held else head
 
 
-def _held(plan: Plan) -> str:
-    """Return how many pods are held by what: ``31 blocked by the circuit breaker``."""
-    groups = Counter(tuple(holder.noun for holder in pod.holders) for pod in plan.held).most_common()
-    said = [f"{count} blocked by {and_list(nouns)}" for nouns, count in groups[:_MAX_HOLDERS]]
+def _change_alone(plan: Plan) -> str:
+    """Return what happens because of the changes: ``the change frees data/db-0 and evicts nothing more``."""
+    changed = [pod for pod in plan.pods if pod.by_change]
+    freed = [pod for pod in changed if pod.by_podgc and pod.facts.pod.terminating]
+    orphans = [pod for pod in changed if pod.by_podgc and not pod.facts.pod.terminating]
+    kept = [pod for pod in plan.pods if isinstance(pod.forecast.unchanged, Evict) and pod.leaves_at is None]
+    does = [
+        f"{verb} {_some(pods, noun)}"
+        for verb, pods, noun in (
+            ("frees", freed, "Terminating pod"),
+            ("orphans", orphans, "pod"),
+            ("keeps", [pod for pod in kept if not pod.by_podgc], "pod"),
+        )
+        if pods
+    ]
+    leaving = [pod for pod in plan.leaving if pod.by_change]
+    if not leaving:
+        does.append("evicts nothing more" if plan.leaving else "evicts no pod")
+    said = [f"the change {and_list(does)}"] if does else []
+    said += [f"because of {'it' if does else 'the change'} {_leave(plan, leaving)}"] if leaving else []
+    budgets = [each for each in plan.budgets if each.by_change]
+    return _at(plan) + "; ".join([*said, *_consequences(plan, changed, budgets)])
+
+
+def _some(pods: Sequence[PlannedPod], noun: str) -> str:
+    if len(pods) > _MAX_NAMES:
+        return many(len(pods), noun)
+    return and_list([str(pod.ref) for pod in pods])
+
+
+def _pending(plan: Plan, pods: Sequence[PlannedPod]) -> str:
+    """Return what happens with or without the changes; "" if nothing does. Its consequences are not theirs."""
+    free, held = [pod for pod in pods if not pod.holders], [pod for pod in pods if pod.holders]
+    said = [f"{many(len(free), 'pod')} would leave: {_when(free, plan)}"] if free else []
+    said += [f"{_held(held, are=True)}, and {_later(plan, held)}"] if held else []
+    freed = sum(pod.freed_anyway for pod in plan.pods)
+    said += [f"{many(freed, 'Terminating pod')} would be force-deleted by PodGC"] if freed else []
+    return f"with or without the change, {'; '.join(said)}" if said else ""
+
+
+def _held(held: Sequence[PlannedPod], *, are: bool = False) -> str:
+    """Return how many pods are held by what: ``31 blocked by the circuit breaker``; ``are``: as a clause."""
+    groups = Counter(tuple(holder.noun for holder in pod.holders) for pod in held).most_common()
+    said = [(count, f"by {and_list(nouns)}") for nouns, count in groups[:_MAX_HOLDERS]]
     left = sum(count for _, count in groups[_MAX_HOLDERS:])
-    return ", ".join([*said, *([f"{left} blocked otherwise"] if left else [])])
+    said += [(left, "otherwise")] if left else []
+    return ", ".join(f"{count} {'' if not are else 'is ' if count == 1 else 'are '}blocked {by}" for count, by in said)
 
 
-def _later(plan: Plan, would: str) -> str:
-    """Return when the pods leave that are held: ``31 will leave when it is reset``."""
-    ends = {holder.ends for pod in plan.held for holder in pod.holders}
-    once = len(ends) == 1 and len({holder.reason for pod in plan.held for holder in pod.holders}) == 1
-    when = _when(plan.held, plan)
+def _later(plan: Plan, held: Sequence[PlannedPod]) -> str:
+    """Return when the pods leave that are held: ``will leave when it is reset``."""
+    would = "will" if plan.what_if.empty else "would"
+    ends = {holder.ends for pod in held for holder in pod.holders}
+    once = len(ends) == 1 and len({holder.reason for pod in held for holder in pod.holders}) == 1
+    when = _when(held, plan)
     timing = f": {when}" if ", " in when else ""
-    return f"{len(plan.held)} {would} leave when {ends.pop() if once else 'all of that ends'}{timing}"
+    return f"{would} leave when {ends.pop() if once else 'all of that ends'}{timing}"
 
 
 def _when(pods: Iterable[PlannedPod], plan: Plan) -> str:
@@ -160,28 +223,27 @@ def _when(pods: Iterable[PlannedPod], plan: Plan) -> str:
     return ", ".join(parts)
 
 
-def _consequences(plan: Plan, would: str) -> list[str]:
-    leaving = plan.leaving
-    anyway = 0 if plan.what_if.empty else sum(pod.forecast.anyway for pod in leaving)
-    orphans = sum(pod.forecast.orphaned for pod in plan.pods)
-    for_ever = sum(pod.recreated_for_ever for pod in leaving)
-    found = [f"{anyway} of them anyway"] if anyway else []
-    violated = sum(each.violation is not None for each in plan.budgets)
+def _consequences(plan: Plan, pods: Iterable[PlannedPod], budgets: Sequence[PlannedBudget]) -> list[str]:
+    """Return what the end of these pods does to budgets and workloads."""
+    pods, would = list(pods), "will" if plan.what_if.empty else "would"
+    found = []
+    violated = sum(each.violation is not None for each in budgets)
     if violated:
         found.append(f"{many(violated, 'budget')} {would} be violated")
-    blocked = sum(pod.deleted_at is not None for pod in leaving)
+    blocked = sum(pod.deleted_at is not None for pod in pods)
     if blocked:
-        blocking = sum(bool(each.blocked) for each in plan.budgets)
+        blocking = sum(bool(each.blocked) for each in budgets)
         by = f" by {many(blocking, 'budget')}" if blocking else ""
         found.append(f"{many(blocked, 'pod')} {would} be blocked{by} for a time")
-    if plan.freed:
-        found.append(f"{many(len(plan.freed), 'Terminating pod')} {would} be force-deleted by PodGC")
-    if plan.bare:
-        found.append(f"{many(len(plan.bare), 'bare pod')} gone for good")
+    freed = 0 if not plan.what_if.empty else len(plan.freed)
+    if freed:
+        found.append(f"{many(freed, 'Terminating pod')} {would} be force-deleted by PodGC")
+    bare = sum(pod.lost for pod in pods)
+    if bare:
+        found.append(f"{many(bare, 'bare pod')} gone for good")
+    for_ever = sum(pod.recreated_for_ever for pod in pods)
     if for_ever:
         found.append(f"{many(for_ever, 'DaemonSet pod')} evicted and recreated again and again")
-    if orphans:
-        found.append(f"{many(orphans, 'pod')} orphaned with {many(len(plan.what_if.deleted_nodes), 'node')}")
     return found
 
 
