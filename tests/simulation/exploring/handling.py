@@ -97,6 +97,9 @@ class HandlingJudge:
     def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
         """Note that the policy has other rules from ``at`` on."""
         self._rules, self._rules_since = rules, at
+        # What was sent before counts for other limits only; a time would not tell what was sent at this instant.
+        for sent in (one for acts in self._acts.values() for one in acts.sent.values()):
+            sent.scopes = {scope for scope in sent.scopes if scope[0] != "rule"}
 
     @property
     def rules_changed(self) -> bool:
@@ -330,8 +333,7 @@ class HandlingJudge:
             self._check_limit(scope, limit, trace, acts)
 
     def _check_limit(self, scope: tuple[str, str], limit: Limit, trace: Trace, acts: _Acts) -> None:
-        since = self._rules_since if scope[0] == "rule" else -NEVER
-        sent = [one for one in acts.sent.values() if scope in one.scopes and one.at >= since]
+        sent = [one for one in acts.sent.values() if scope in one.scopes]
         name = " ".join(scope).strip()
         at_once = sum(one.in_flight for one in sent)
         if limit.at_once is not None and at_once > limit.at_once:
