@@ -89,7 +89,7 @@ async def allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings,
         return None
     if answer.outcome is not Outcome.DONE or not isinstance(answer.body, dict):
         return None
-    status = answer.body.get("status")
+    status = answer.body.get("status") or {}
     return bool(status.get("allowed")) if isinstance(status, dict) else None
 
 
