@@ -265,7 +265,7 @@ def test_a_selector_beside_a_node_that_exists_is_refused() -> None:
     """The selector would choose nothing."""
     result = run(SHOP, "--now", NOON_TEXT, "--taint", "node-1=maintenance:NoExecute", "-l", "pool=web")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "-l and --zone choose the nodes of a change whose NODE is a pattern, and there is none" in result.stderr
+    assert "-l and --zone only say for which nodes a taint, an untaint or a deletion of many nodes is" in result.stderr
 
 
 def test_a_zone_without_a_change_is_refused_with_the_command_that_counts_its_pods() -> None:

@@ -148,8 +148,9 @@ def apply_changes(changes: Changes, inventory: Inventory, at: float) -> WhatIf:
     patterns = [*(each[0] for each in changes.untaints), *(node for node, _ in changes.taints), *changes.deleted_nodes]
     if (changes.selector or changes.zones) and not any(set(pattern) & _WILD for pattern in patterns):
         raise WrongChange(
-            "-l and --zone choose the nodes of a change whose NODE is a pattern, and there is none: write '*=…'; how"
-            " many pods would leave if a zone were let go: taint-eviction resume zone/NAME --dry-run"
+            "-l and --zone only say for which nodes a taint, an untaint or a deletion of many nodes is; there is none:"
+            " write '*=…'; what leaves as things are, by name: taint-eviction plan; how many pods would leave if a zone"
+            " were let go: taint-eviction resume zone/NAME --dry-run"
         )
     taints: dict[str, tuple[Taint, ...]] = {}
     for pattern, key, effect in changes.untaints:
