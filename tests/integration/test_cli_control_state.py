@@ -472,6 +472,7 @@ async def test_breaker_reset_closes_the_breaker_and_says_why_it_was_open(at: Cli
         f"the circuit breaker is closed; it was open (since {format_utc(latch.since_epoch)}: {latch.cause})",
         "evictions are still paused for node n1",
     ]
+    assert result.stderr.endswith("taint-eviction: still paused after the reset: evictions from node n1\n")
     found = control_state(at)
     assert found.latch is None
     assert is_now(at, Pause(found.reset_epoch))

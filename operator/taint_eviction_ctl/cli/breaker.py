@@ -14,7 +14,7 @@ from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.kube.release_query import release_text
 from taint_eviction_ctl.cli.asking import Unanswered, asking_leader, put
 from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
-from taint_eviction_ctl.cli.control_state import Reached, change_control_state, held_back, state_flags
+from taint_eviction_ctl.cli.control_state import Reached, change_control_state, held_back, named, state_flags
 from taint_eviction_ctl.cli.control_state import breaker as breaker_text
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import OUTPUT_FLAGS, verbs
@@ -103,11 +103,14 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
     while True:
         # What is opened while the question stands is not what it is about.
         latch, reset_epoch = before.latch, on.clock.now().server_epoch
-        going = await count_going(on, flags, before.at(reset_epoch), Release(reset=True))
+        standing = before.at(reset_epoch)
+        going = await count_going(on, flags, standing, Release(reset=True))
         if latch is None and not isinstance(going, str) and not going.breaker_open:
             click.echo(f"the circuit breaker is closed{_last(before)}: nothing to do")
             return ExitCode.OK
         complain(await told(on, going))
+        if paused := standing.pauses():
+            complain(f"still paused after the reset: {named(paused)}")
         must_agree(flags, "reset the circuit breaker?")
         before = await on.state.read() or ControlState()
         if before.latch is None or (latch is not None and before.latch.is_same(latch)):
