@@ -64,6 +64,13 @@ def test_each_node_has_the_pods_that_the_leader_says_leave_after_a_reset() -> No
     assert breaker_lines(told, told)[-1].split()[-2:] == ["not", "known"]
 
 
+def test_a_closed_breaker_has_no_column_of_what_a_reset_lets_go() -> None:
+    """There is nothing to reset; the document has the count all the same."""
+    told = status(one_due(breaker=BreakerPolicy(enabled=True)))
+    header = next(line for line in map(click.unstyle, breaker_lines(told, told)) if "PODS" in line)
+    assert header.split() == ["NODE", "TAINT", "PODS", "HELD"]
+
+
 def test_a_status_without_uncounted_nodes_has_lines_for_people() -> None:
     """Such a status comes from an older controller."""
     told = document()

@@ -57,7 +57,9 @@ def breaker_lines(document: Mapping[str, Any], released: Mapping[str, Any]) -> l
         for each in losses
     ]
     lines += ["", bold("nodes and taints with pods to evict")]
-    lines += table_lines(_HEADER, rows[:_MAX_ROWS])
+    # A reset of a closed breaker lets nothing go.
+    columns = len(_HEADER) if breaker["open"] else len(_HEADER) - 1
+    lines += table_lines(_HEADER[:columns], [row[:columns] for row in rows[:_MAX_ROWS]])
     left = len(rows) - len(rows[:_MAX_ROWS]) + document.get("moreGroups", 0)
     return [*lines, f"  … and {left} more"] if left else lines
 
