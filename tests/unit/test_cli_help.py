@@ -205,7 +205,7 @@ def test_kubectl_completes_verbs_flags_and_files(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The last line is a directive of Cobra: whether the shell completes files."""
-    assert completed(monkeypatch, capsys, "expl") == ["explain\tExplain why a pod leaves its node or stays.", ":4"]
+    assert completed(monkeypatch, capsys, "expl") == ["explain\tExplain why a pod leaves, stays or is gone.", ":4"]
     assert completed(monkeypatch, capsys, "status", "--no-h")[0].startswith("--no-headers\t")
     assert completed(monkeypatch, capsys, "status", "-o", "y") == ["yaml", ":4"]
     assert completed(monkeypatch, capsys, "replay", "tests/") == [":0"]

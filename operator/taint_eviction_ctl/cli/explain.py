@@ -53,7 +53,7 @@ _MODES = {
 @flag("--namespace", "-n", help="Namespace of the pod. Without it: that of the context, or default.")
 @ask_flags
 def explain(pod: NamespacedName | str, **flags: Any) -> None:
-    """Explain why a pod leaves its node or stays.
+    """Explain why a pod leaves, stays or is gone.
 
     Names the taint and the toleration that decide, since when and until when: taint-eviction explain shop/db-0
 
@@ -120,9 +120,7 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any], ui
         echo_document({**said, "sources": source_documents(found), "failover": failover}, flags["output"])
         _end(document, past, failover)
         return
-    lines = _lines({**document, "ownerPods": owned}, past, failover, flags)
-    if not known:
-        lines += put(partial(source_lines, indent="  "), {"sources": source_documents(found)})
+    lines = answer_lines({**document, "ownerPods": owned, "sources": source_documents(found)}, past, failover, flags)
     click.echo("\n".join([*lines, *put(failover_lines, failover)]))
     _end(document, past, failover)
 
@@ -138,7 +136,10 @@ def _end(document: Document, past: list[Document], failover: Document) -> None:
         sys.exit(ExitCode.FAILED)
 
 
-def _lines(document: Document, past: list[Document], failover: Document, flags: Mapping[str, Any]) -> list[str]:
+def answer_lines(document: Document, past: list[Document], failover: Document, flags: Mapping[str, Any]) -> list[str]:
+    """Return the answer for people: what happens to the pod or has happened to it, and who knows that of one that is
+    gone. ``past``: what is remembered of pods of its name; ``failover``: what is read of it from the cluster.
+    """
     if document.get("known", True):
         # Of a pod that is Terminating a new leader knows only what is remembered.
         own = [each for each in past if each["uid"] == document.get("uid")]
@@ -146,8 +147,10 @@ def _lines(document: Document, past: list[Document], failover: Document, flags: 
         now = put(partial(past_lines, own), document) if own else put(explanation_lines, document)
         return [*now, *put(partial(earlier_lines, earlier), document)]
     if past:
-        return [*put(partial(past_lines, past), document), *_bearer(document, past, failover, flags)]
-    return put(explanation_lines, document)
+        lines = [*put(partial(past_lines, past), document), *_bearer(document, past, failover, flags)]
+    else:
+        lines = put(explanation_lines, document)
+    return [*lines, *put(partial(source_lines, indent="  "), document)]
 
 
 def _answered(document: Document, past: list[Document], failover: Document) -> Document:
