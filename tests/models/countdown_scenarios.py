@@ -224,6 +224,8 @@ class _EnvironmentOfAWalk:
             self._awaited = self._slowed = None
         elif name in _LATE:
             late = _slow(*self._awaited, at, self._play.late_seconds)
+            if self._awaited[0] in ("adopt", "giveBack"):
+                late["delay"]["times"] = 2  # The code tries these again, and in the models at most two are late.
             if self._slowed is None:
                 self._made.append(late)
             else:
