@@ -140,9 +140,10 @@ async def show_outcomes(
         document = {"outcomes": found.outcomes, "sources": source_documents(found), **asked, **near}
         if flags["no_headers"]:
             # As with kubectl, who counts lines counts rows.
-            rows, more = put(_row_lines, document), [*put(_bounds, document), *put(_more_lines, document)]
-            click.echo("".join(f"{line}\n" for line in rows), nl=False)
-            click.echo("\n".join(filter(None, more)), err=True)
+            for line in put(_row_lines, document):
+                click.echo(line)
+            for line in filter(None, [*put(_bounds, document), *put(_more_lines, document)]):
+                click.echo(line, err=True)
         else:
             click.echo("\n".join(put(history_lines, document)))
     return found

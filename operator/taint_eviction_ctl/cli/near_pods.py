@@ -39,8 +39,8 @@ async def own_namespace(flags: Mapping[str, Any]) -> str:
 async def near_pods(key: NamespacedName, flags: Mapping[str, Any]) -> JsonObject:
     """Return similar names. ``near``: a pod in that namespace (it may be gone), a pod elsewhere, node/NAME or
     namespace/NAME; None: the pod exists or is remembered, no name is similar, or the user may not read them.
-    ``nearRemembered``: pods that are gone, of this name elsewhere, or
-    whose names begin with it, as those of a Deployment do; the newest outcome of each.
+    ``nearRemembered``: pods that are gone, of this name elsewhere, or whose names begin with it, as those of a
+    Deployment do; the newest outcome of each.
     """
     gone: dict[str, JsonObject] = {}
     names: set[str] = set()

@@ -150,14 +150,14 @@ def resume(**flags: Any) -> None:
     how many pods are evicted at once, as the leader knows, and asks. Without a terminal it needs --yes. The number
     needs the rights to get leases and pods/proxy; without them it is not known.
 
-    `resume zone/NAME --dry-run` says how many pods would leave if only this zone were let go, whatever holds them now:
-    an open circuit breaker, a pause of all evictions or one of the zone. Where an earlier `--only` has paused all nodes
-    outside of other zones, it counts what would leave besides these. It writes nothing, asks nothing, and names the
-    commands that do it.
+    `resume zone/NAME --dry-run` says how many pods would leave if only this zone were let go. It also counts pods that
+    an open circuit breaker, a pause of all evictions or a pause of the zone holds now. If an earlier `--only` let other
+    zones go, it counts the pods that would leave in addition. It writes nothing, asks nothing, and names the commands
+    that let the zone go.
 
-    Exit codes: 0 resumed, even if nothing was paused, or shown; 1 you did not agree; 2 wrong usage, or neither a
-    terminal nor --yes, or an earlier --only holds what is named, and nothing else; 3 the API server cannot be reached,
-    or rights are missing, or a dry run cannot count the pods.
+    Exit codes: 0 the pauses have ended, or there were none, or the dry run has answered; 1 you did not agree; 2 wrong
+    usage, or neither a terminal nor --yes, or only the pause of an earlier --only holds what is named; 3 the API server
+    cannot be reached, or rights are missing, or a dry run cannot count the pods.
     """
     scopes = _scopes(flags)
     if (scopes or flags["only"]) and flags["everything"]:

@@ -116,14 +116,9 @@ def _print_ending(head: str, pods: list[PlannedPod], plan: Plan) -> None:
 
 def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
     if pod.leaves_at is None:
-        return _end(pod) if pod.by_podgc else "stays", ""
+        return pod.by_podgc or "stays", ""
     at = pod.leaves_at if pod.holders or pod.shown_at is None else pod.shown_at
     return "blocked" if pod.holders else leaves(at, plan), moment(at, plan.now)
-
-
-def _end(pod: PlannedPod) -> str:
-    """Return what PodGC does to a pod, in a word."""
-    return "freed" if pod.facts.pod.terminating else "orphaned"
 
 
 def _why(pod: PlannedPod, plan: Plan) -> str:
@@ -179,7 +174,7 @@ def _print_nodes(plan: Plan, wide: bool) -> None:
     ends: dict[str, Counter[str]] = {node.name: Counter() for node in nodes}
     for pod in plan.pods:
         if pod.by_podgc and pod.facts.pod.node_name in ends:
-            ends[pod.facts.pod.node_name][_end(pod)] += 1
+            ends[pod.facts.pod.node_name][pod.by_podgc] += 1
     nodes.sort(key=lambda node: (-ends[node.name].total(), -node.tally.leaving, node.name))
     shown = nodes if wide else nodes[:_MAX_ROWS]
     header = ("NODE", "ZONE", "LEAVE", "TAINTS")
@@ -249,4 +244,4 @@ def _print_unschedulable(plan: Plan) -> None:
 
 
 def _going_or_mirror(pod: PlannedPod) -> bool:
-    return pod.by_podgc or pod.facts.pod.terminating or pod.facts.pod.mirror
+    return pod.by_podgc != "" or pod.facts.pod.terminating or pod.facts.pod.mirror

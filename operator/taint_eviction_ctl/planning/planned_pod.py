@@ -91,19 +91,25 @@ class PlannedPod:
         return self.leaves_at if self.goes_at is None else self.goes_at
 
     @property
-    def by_podgc(self) -> bool:
-        """Return whether PodGC force-deletes it: its node is deleted, or out of service while it is Terminating."""
-        return self.forecast.orphaned or self.freed
+    def by_podgc(self) -> str:
+        """Return in a word that PodGC force-deletes the pod: ``freed`` if it is Terminating, else ``orphaned``; "" if
+        PodGC does not. It does if the node is deleted, or is out of service while the pod is Terminating.
+        """
+        if not (self.forecast.orphaned or self.freed):
+            return ""
+        return "freed" if self.facts.pod.terminating else "orphaned"
 
     @property
     def by_change(self) -> bool:
         """Return whether it ends because of the changes: without them it would stay, or leave later, or be held."""
-        return not self.forecast.anyway if self.leaves_at is not None else self.by_podgc and not self.freed_anyway
+        if self.leaves_at is not None:
+            return not self.forecast.anyway
+        return self.by_podgc != "" and not self.freed_anyway
 
     @property
     def lost(self) -> bool:
         """Return whether the pod is lost: the pod or its node is deleted, and no controller recreates it."""
-        return self.facts.bare and (self.leaves_at is not None or self.by_podgc)
+        return self.facts.bare and (self.leaves_at is not None or self.by_podgc != "")
 
     @property
     def paused_by(self) -> str:

@@ -155,8 +155,7 @@ def _leave(plan: Plan, pods: Sequence[PlannedPod]) -> str:
 def _change_alone(plan: Plan) -> str:
     """Return what happens because of the changes: ``the change frees data/db-0 and evicts nothing more``."""
     changed = [pod for pod in plan.pods if pod.by_change]
-    freed = [pod for pod in changed if pod.by_podgc and pod.facts.pod.terminating]
-    orphans = [pod for pod in changed if pod.by_podgc and not pod.facts.pod.terminating]
+    freed, orphans = ([pod for pod in changed if pod.by_podgc == word] for word in ("freed", "orphaned"))
     kept = [pod for pod in plan.pods if isinstance(pod.forecast.unchanged, Evict) and pod.leaves_at is None]
     does = [
         f"{verb} {_some(pods, noun)}"
