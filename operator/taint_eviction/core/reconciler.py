@@ -146,15 +146,17 @@ class Reconciler:
         policy = self._policy_for(record)
         decision = self._decide(record, policy, now)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
-        if self.dry_run:
-            _stay_reported(record, decision, due, now)
+        if self.dry_run and not due:
+            record.undelete()
+        reported = self.dry_run and due and _is_reported(record, decision)
+        if reported and isinstance(record.state, Stays):
+            record.delete(now.at)  # The taint was away for a moment and has kept its start.
         if isinstance(decision, Evict) and not record.deleted:
             if not due and not _is_blocked(record, decision):
                 record.forget_failures()
             self._want_take_back(record, not due and record.condition.may_be_there, now)
             effects = self._schedule(record, decision, policy, now)
-            if self.dry_run and due and decision.fire_at == record.reported_fire_at and not record.in_flight:
-                # The deadline was another one for a moment.
+            if reported:  # The deadline was another one for a moment.
                 self._queue.cancel(record)
                 record.want_nothing()
                 record.delete(now.at)
@@ -343,12 +345,9 @@ def policy_on(known: KnownNode | None, policy: EvictionPolicy) -> EvictionPolicy
     return policy.on(None) if known is None else policy.on(known.live_node, known.lost_at)
 
 
-def _stay_reported(record: PodRecord, decision: Decision, due: bool, now: Moment) -> None:
-    """Keep a dry run from reporting an eviction twice: the pod is still there, and one deadline is one report."""
-    if not isinstance(decision, Evict) or not due:
-        record.undelete()
-    elif isinstance(record.state, Stays) and decision.fire_at == record.reported_fire_at:
-        record.delete(now.at)  # The taint was away for a moment and has kept its start.
+def _is_reported(record: PodRecord, decision: Decision) -> bool:
+    """Return whether a dry run has reported this eviction: the pod is still there, and one deadline is one report."""
+    return isinstance(decision, Evict) and decision.fire_at == record.reported_fire_at and not record.in_flight
 
 
 def _is_by_owner(record: PodRecord, decision: Evict) -> bool:
