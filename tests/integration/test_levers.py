@@ -216,10 +216,12 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
             rows = [line.split() for line in lines]
             assert ["n1", f"{KEY}:NoExecute", "2", "2", "2"] in rows
             assert ["n2", f"{KEY}:NoExecute", "1", "1", "1"] in rows
+            assert said.complaints.startswith(f"taint-eviction: asking {it.server.url} (")
             document = json.loads((await it.pull("breaker", "-o", "json")).out)
             assert [each["leaveNow"] for each in document["nodes"]] == [2, 1]
             said = await it.pull("breaker", "reset")
             assert said.code == 2
+            assert said.complaints.startswith(f"taint-eviction: acting on {it.server.url} (")
             assert "3 pods leave now from 2 nodes (3 have no owner and will not come back);" in said.complaints
             said = await it.pull("resume", "node/n1", "--dry-run")
             assert said.out == (
@@ -399,6 +401,7 @@ async def test_a_dry_run_of_a_resume_counts_as_the_resume_does_and_writes_nothin
     said = await levers.pull("resume", *(f"node/{word}" if word[0] == "n" else word for word in words), "--dry-run")
     assert said.code == 0
     assert said.out.startswith(f"if {supposed}, {counts}")
+    assert said.complaints.startswith(f"taint-eviction: asking {levers.server.url} (")
     assert said.complaints.splitlines()[-1] == f"taint-eviction: nothing was changed; to do it: taint-eviction {does}"
     assert levers.data() == before
     assert levers.left() == {"a", "b", "c", "held", "waits", "db-0"}

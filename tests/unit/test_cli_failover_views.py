@@ -14,7 +14,9 @@ COMMAND = "kubectl taint nodes ip-10-0-3-17.eu-central-1.compute.internal node.k
 
 def step(number: int = 1, command: str | None = None) -> dict[str, Any]:
     """Make a finding."""
-    return {"cause": "kubeletSilent", "text": f"text {number}", "next": f"step {number}", "command": command}
+    does = f"step {number}"
+    steps = [{"when": "next", "text": does, "command": command}]
+    return {"cause": "kubeletSilent", "text": f"text {number}", "next": does, "command": command, "steps": steps}
 
 
 def held(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -77,17 +79,19 @@ def test_a_step_for_many_pods_is_shown_once_and_many_steps_are_cut() -> None:
     ]
 
 
-def test_the_last_step_is_to_remove_the_taint() -> None:
-    """It is named where nothing is stuck any more; for other nodes the first steps say it."""
+def test_the_last_step_is_to_remove_the_taint_or_the_node() -> None:
+    """Both are named where nothing is stuck any more; for other nodes the first steps say it."""
     command = "kubectl taint nodes n1 node.kubernetes.io/out-of-service-"
     lines = stuck_lines({"pods": [], "outOfServiceNodes": ["n1"], "unchecked": []})
     assert [click.unstyle(line) for line in lines] == [
         "no pod is stuck Terminating",
         "",
-        "n1 has the taint node.kubernetes.io/out-of-service: once n1 is Ready again, remove the taint, not before:"
-        " PodGC would no longer end the pods that are Terminating there; if it never returns, delete the node instead"
-        " (kubectl delete node n1)",
-        f"  {command}",
+        "n1 has the taint node.kubernetes.io/out-of-service",
+        "  if the machine returns: remove the taint once n1 is Ready again, not before: PodGC would no longer end the"
+        " pods that are Terminating there",
+        f"    {command}",
+        "  if it is lost: delete the node once no pod is Terminating there",
+        "    kubectl delete node n1",
     ]
     stuck = stuck_lines({"pods": [held(step())], "outOfServiceNodes": ["n1"], "unchecked": []})
     assert not any(command in line for line in stuck)

@@ -98,11 +98,14 @@ def test_a_silent_kubelet_is_told_by_its_lease_and_the_condition() -> None:
     )
     assert "that its machine is off" in found.next
     assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
-    assert found.next.endswith(
-        f"then, once n1 is Ready again, remove the taint (kubectl taint nodes n1 {OUT_OF_SERVICE}-), not before: PodGC"
-        " would no longer end the pods that are Terminating there; if it never returns, delete the node instead"
-        " (kubectl delete node n1)"
-    )
+    assert [(step.when, step.command) for step in found.steps] == [
+        ("next", ""),
+        ("only if it is off", f"taint-eviction plan --taint n1={OUT_OF_SERVICE}=nodeshutdown:NoExecute"),
+        ("then", found.command),
+        ("if the machine returns", f"kubectl taint nodes n1 {OUT_OF_SERVICE}-"),
+        ("if it is lost", "kubectl delete node n1"),
+    ]
+    assert found.next.endswith("; if it is lost: delete the node once no pod is Terminating there")
 
 
 def test_a_pod_without_an_owner_is_not_recreated() -> None:

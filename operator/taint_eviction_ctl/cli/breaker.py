@@ -41,7 +41,7 @@ def breaker(context: click.Context, /, **flags: Any) -> None:
     does not answer, what the state ConfigMap says is shown.
     """
     if context.invoked_subcommand is None:
-        change_control_state(flags, lambda on: _show(on, flags))
+        change_control_state(flags, lambda on: _show(on, flags), only_asks=True)
         return
     # Those of the connection are handed on. If others were ignored, the command would not do what it seems to do.
     handed = {word.partition("=")[0] for word in handed_on(context)}

@@ -52,25 +52,30 @@ class Reached:
     learn_time: Callable[[], Awaitable[None]]
 
 
-def change_control_state(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> None:
-    """Reach the cluster, make the change, and end with its exit code, or with 2 or 3 and a reason."""
+def change_control_state(
+    flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]], *, only_asks: bool = False
+) -> None:
+    """Reach the cluster, make the change, and end with its exit code, or with 2 or 3 and a reason.
+
+    ``only_asks``: it changes nothing, and what is said of the connection says so.
+    """
     set_up_logging("text", "warning")
     try:
-        sys.exit(asyncio.run(_reach(flags, change)))
+        sys.exit(asyncio.run(_reach(flags, change, "asking" if only_asks else "acting on")))
     except (CredentialsError, UnusableState) as error:
         give_up(ExitCode.USAGE, str(error))
     except CallFailed as error:
         give_up(ExitCode.UNREACHABLE, str(error))
 
 
-async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> ExitCode:
+async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]], does: str) -> ExitCode:
     clock = ServerClock()
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     try:
         timeout_seconds = Settings().call_timeout_seconds
         calls = ApiCalls(connection.api_client(), timeout_seconds, clock.heard_date, lambda *_: None)
         where = f"{connection.where}: {connection.url}"
-        complain(f"acting on {connection.url} ({connection.where}) as {connection.user}")
+        complain(f"{does} {connection.url} ({connection.where}) as {connection.user}")
         state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
         try:
             ask = partial(ask_time, calls, connection)

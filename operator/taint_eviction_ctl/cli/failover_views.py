@@ -10,7 +10,7 @@ import click
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction_ctl.cli.tables import table_lines, wrapped
 from taint_eviction_ctl.failover.cluster import Terminating
-from taint_eviction_ctl.failover.wording import remove_out_of_service, until_ready
+from taint_eviction_ctl.failover.wording import ends
 from taint_eviction_ctl.planning.wording import many, span, utc
 
 _HEADER = ("SINCE", "POD", "CAUSES")
@@ -49,13 +49,12 @@ def stuck_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _left_tainted(document: Mapping[str, Any]) -> list[str]:
-    """Return the last step for nodes with the taint out-of-service on which no pod is stuck (any more)."""
+    """Return how it ends with nodes with the taint out-of-service on which no pod is stuck (any more)."""
     stuck = {pod["node"] for pod in document["pods"]}
     lines = []
     for node in (node for node in document["outOfServiceNodes"] if node not in stuck):
-        said = f"{node} has the taint {OUT_OF_SERVICE}: {until_ready(node)}"
-        command = click.style(remove_out_of_service(node), fg="cyan")
-        lines += ["", *wrapped(said, "", "  "), f"  {command}"]
+        lines += ["", *wrapped(f"{node} has the taint {OUT_OF_SERVICE}", "", "  ")]
+        lines += [line for step in ends(node) for line in _step_lines(str(step), step.command, "  ")]
     return lines
 
 
@@ -88,10 +87,19 @@ def _first_steps(held: Sequence[PodJson]) -> list[str]:
 
 
 def _step(finding: PodJson, head: str) -> list[str]:
-    """Return the lines of a finding: the text, what to do, and the command on its own line."""
+    """Return the lines of a finding: the text, then each thing to do."""
     indent = " " * len(head)
-    lines = [*wrapped(finding["text"], head, indent), *wrapped(f"next: {finding['next']}", indent, indent)]
-    return lines if finding["command"] is None else [*lines, f"{indent}  {click.style(finding['command'], fg='cyan')}"]
+    steps = [(f"{step['when']}: {step['text']}", step["command"]) for step in finding["steps"]]
+    return [
+        *wrapped(finding["text"], head, indent),
+        *(line for text, command in steps for line in _step_lines(text, command, indent)),
+    ]
+
+
+def _step_lines(text: str, command: str | None, indent: str) -> list[str]:
+    """Return the lines of one thing to do, with its command on a line of its own."""
+    said = wrapped(text, indent, f"{indent}  ")
+    return [*said, f"{indent}  {click.style(command, fg='cyan')}"] if command else said
 
 
 def _not_checked(sentences: Sequence[str]) -> list[str]:

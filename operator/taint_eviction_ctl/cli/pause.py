@@ -167,7 +167,7 @@ def resume(**flags: Any) -> None:
     if flags["only"] or flags["dry_run"]:
         _check_alike(scopes, "--only" if flags["only"] else "--dry-run")
     if flags["dry_run"]:
-        change_control_state(flags, lambda on: _say_what_would_leave(on, scopes, flags))
+        change_control_state(flags, lambda on: _say_what_would_leave(on, scopes, flags), only_asks=True)
         return
     if flags["only"]:
         change_control_state(flags, lambda on: _resume_only(on, scopes, flags))

@@ -50,13 +50,29 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One of several things to do: when, what, and a command for it ("": there is none)."""
+
+    when: str
+    text: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.when}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause with its facts in one sentence, what to do, and a command for it ("": there is none)."""
+    """A cause with its facts in one sentence, what to do, and a command for it ("": there is none).
+
+    ``steps``: the same, where it is more than one thing; the command is then that of the step that matters most.
+    """
 
     cause: Cause
     text: str
     next: str
     command: str = ""
+    steps: tuple[Step, ...] = ()
 
 
 # The node
@@ -73,19 +89,28 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
             " clock is wrong, or kube-controller-manager does not run"
         )
         return Finding(Cause.KUBELET_SILENT, text, soon, _command("kubectl", "describe", "node", node.name))
+    taint = f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     if node.shut_down:
         text += f"; the cloud provider says that its machine is shut down (taint {SHUT_DOWN})"
-        first = "unless somebody is starting it again, run this"
+        first, condition = f"bring {node.name} back", "or, unless somebody is starting it"
     else:
-        first = "or confirm with the cloud, the hypervisor or its BMC that its machine is off (not only out of reach: a"
-        first += " pod that still runs would run twice), and only then run this"
-    return Finding(
-        Cause.KUBELET_SILENT,
-        text,
-        f"bring {node.name} back; {first}: PodGC then force-deletes the pods that are Terminating on it, their volumes"
-        f" are detached, and its other pods are evicted; {_remove_taint(node)}",
-        _command("kubectl", "taint", "nodes", node.name, f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"),
+        first = f"bring {node.name} back, or confirm with the cloud, the hypervisor or its BMC that its machine is off"
+        first += " (not only out of reach: a pod that still runs would run twice)"
+        condition = "only if it is off"
+    preview = _command("taint-eviction", "plan", "--taint", f"{node.name}={taint}")
+    add = _command("kubectl", "taint", "nodes", node.name, taint)
+    steps = (
+        Step("next", first),
+        Step(condition, "see what the taint would do", preview),
+        Step(
+            "then",
+            "add the taint: PodGC force-deletes the pods that are Terminating there, their volumes are detached, and"
+            " its other pods are evicted",
+            add,
+        ),
+        *ends(node.name),
     )
+    return _stepwise(Cause.KUBELET_SILENT, text, steps, add)
 
 
 def may_still_run(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> Finding:
@@ -104,19 +129,26 @@ def remove_out_of_service(node_name: str) -> str:
     return _command("kubectl", "taint", "nodes", node_name, f"{OUT_OF_SERVICE}-")
 
 
-def until_ready(node_name: str, how: str = "") -> str:
-    """Return when the taint has to be removed, and what happens if somebody does it earlier; ``how``: the command, if
-    the sentence is to have it.
-    """
+def ends(node_name: str) -> tuple[Step, Step]:
+    """Return how it ends with a node that is out of service: two steps, either of them the last."""
     return (
-        f"once {node_name} is Ready again, remove the taint{f' ({how})' if how else ''}, not before: PodGC would no"
-        " longer end the pods that are Terminating there; if it never returns, delete the node instead"
-        f" ({_command('kubectl', 'delete', 'node', node_name)})"
+        Step(
+            "if the machine returns",
+            f"remove the taint once {node_name} is Ready again, not before: PodGC would no longer end the pods that are"
+            " Terminating there",
+            remove_out_of_service(node_name),
+        ),
+        Step(
+            "if it is lost",
+            "delete the node once no pod is Terminating there",
+            _command("kubectl", "delete", "node", node_name),
+        ),
     )
 
 
-def _remove_taint(node: NodeObject) -> str:
-    return f"then, {until_ready(node.name, remove_out_of_service(node.name))}"
+def _stepwise(cause: Cause, text: str, steps: tuple[Step, ...], command: str = "") -> Finding:
+    first, *later = steps
+    return Finding(cause, text, "; ".join([first.text, *map(str, later)]), command, steps)
 
 
 def _signs(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> list[str]:
@@ -141,8 +173,7 @@ def out_of_service(node: NodeObject) -> Finding:
     if "NoExecute" not in node.out_of_service:
         text += ": this effect evicts no pod, but those that are Terminating already are PodGC's"
     waits = "wait: PodGC force-deletes it within 20 s; if not, look at the log of kube-controller-manager"
-    waits += f"; {_remove_taint(node)}"
-    return Finding(Cause.OUT_OF_SERVICE, text, waits)
+    return _stepwise(Cause.OUT_OF_SERVICE, text, (Step("next", waits), *ends(node.name)))
 
 
 def out_of_service_but_ready(node: NodeObject) -> Finding:
