@@ -790,6 +790,26 @@ def test_the_breaker_closes_by_itself_where_the_policy_allows() -> None:
     assert turn(stage) == ["p1-0", "p2-0", "p3-0"]
 
 
+@pytest.mark.parametrize(
+    ("untainted", "stored", "open_then"), [(False, None, True), (True, None, False), (True, True, True)]
+)
+def test_a_latch_that_was_not_written_outlives_another_leadership_with_its_cause_alone(
+    untainted: bool, stored: bool | None, open_then: bool
+) -> None:
+    """Others have led since, and judged by themselves; what the cluster has counts as it is."""
+    stage = guarded(BreakerPolicy(enabled=True, settle_seconds=2))
+    taint_nodes(stage, 0, 1, 2, 3)
+    stage.evaluate(term=1)
+    latch = stage.brain.breaker.latch
+    assert latch is not None
+    if untainted:
+        stage.at(5).sees(*(node(name=f"n{number}") for number in range(4)))
+    assert stage.at(1000).evaluate(term=1) == []
+    stage.order(ControlState(latch=latch if stored else None))
+    stage.evaluate(term=2)
+    assert (stage.brain.breaker.latch is not None) is open_then
+
+
 def test_not_ready_nodes_have_their_own_threshold_or_none() -> None:
     """Six of twelve nodes are not ready: fewer than 55 %, more than 40 %, and never too many without a threshold."""
     for threshold, opened in ((NodeThreshold(percent=55.0), False), (NodeThreshold(percent=40.0), True), (None, False)):

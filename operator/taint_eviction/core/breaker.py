@@ -86,6 +86,8 @@ class Breaker:
         # From this instant on the breaker may close by itself. The cause of a latch found in the cluster may not have
         # been listed yet. Unless this process saw a cause, it counts as gone only after a full window.
         self._may_close_at: float | None = None
+        # Whether the latch is from an earlier leadership of this process, and was not written: others have led since.
+        self._is_doubtful = False
 
     def evicts(self, node_name: str, taint: Taint, untolerated_since: float = math.inf) -> None:
         """Note that a pod is to be evicted, now or later, because of this taint.
@@ -238,14 +240,27 @@ class Breaker:
                         now.server_epoch, cause, out_of_service=too_many_off, controller=self._controller
                     )
                     self._may_close_at = now.at
-        elif self.policy.closes_by_itself and self.latch.controller:
+        elif self.latch.controller and (self.policy.closes_by_itself or self._is_doubtful):
             cause = _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)
+            was_doubtful, self._is_doubtful = self._is_doubtful, False
             if cause or self.unready.too_much(evictions, False, self.acknowledged_at(now)):
                 self._may_close_at = now.at
+            elif was_doubtful:
+                self.latch = self._may_close_at = None
+                self._dirty = True
             elif self._may_close_at is None:
                 self._may_close_at = now.at + self.policy.window_seconds
             elif now.at >= self._may_close_at:
                 self.close(now.server_epoch)
+
+    def begin_term(self, stored: Latch | None) -> None:
+        """Note that another leadership begins, while the cluster has this latch; None: it has none.
+
+        A latch that this process has opened in an earlier one, and has not written, then stays only if its cause does:
+        others have led since, and judged by themselves.
+        """
+        latch = self.latch
+        self._is_doubtful = stored is None and latch is not None and latch.controller == self._controller
 
     def close(self, epoch: float) -> None:
         """Close without a person. Until that is written, the cluster still has the latch."""

@@ -110,6 +110,11 @@ class Controller:
         self._stray_taints = StrayTaints()
         self._term = 0
 
+    @property
+    def term(self) -> int:
+        """The leadership in which it has evaluated last; 0: none yet."""
+        return self._term
+
     # What was seen
 
     def observe(self, fact: Fact, now: Moment) -> list[Event]:
@@ -255,12 +260,15 @@ class Controller:
     def evaluate(self, now: Moment, term: int = 0) -> list[Event]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
         Also reports taints that stay although their node is ready.
-        ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again.
+        ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again, and a latch
+        that was not written is judged again.
         """
         is_new, self._term = term != self._term, term
         if is_new:
             for record in self.pods:
                 record.begin_term()
+            control_state = self.guards.control_state
+            self.breaker.begin_term(None if control_state is None else control_state.latch)
         anew = self._reconciler.advance(now)
         if changed := self.guards.note(now):
             self.breaker.unready.dirty = True

@@ -266,7 +266,9 @@ class ControlStateSync:
             self._note_written()
             if self._date is date:
                 self._date = _Date(date.epoch, date.epoch)
-        if breaker.latch is not None and kept.latch is None:
+        # A latch of an earlier leadership is judged again before it is written.
+        is_judged = self._live.controller.term == self._gate.term
+        if breaker.latch is not None and kept.latch is None and is_judged:
             latch = breaker.latch
             await self._store.write_latch(latch)
             self._note_written()
