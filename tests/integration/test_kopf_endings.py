@@ -104,6 +104,20 @@ async def test_a_list_that_never_ends_ends_the_watch() -> None:
         assert not list(tasks_left())
 
 
+async def test_streams_that_open_and_bring_nothing_are_heard_and_are_no_progress() -> None:
+    """A proxy may keep back what they bring, and an idle API server sends nothing: a list tells them apart."""
+    tuning = WatchTuning(inactivity_seconds=1.2, retry_seconds=(0.01,))
+    async with (
+        ApiServer() as server,
+        watcher_of(server, tuning) as watcher,
+        watching(watcher, NodesScope()) as recorder,
+    ):
+        server.lag("nodes")
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        await recorder.until(lambda: recorder.heard >= 3)
+        assert (recorder.told, recorder.progress) == ([], [])
+
+
 async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None:
     """A watch either starts or ends, so its caller does not wait indefinitely."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:

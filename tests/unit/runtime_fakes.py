@@ -349,6 +349,7 @@ class FakeWatcher:
     """Watches that come up after ``up_after`` (None: never), and end when told to.
 
     ``ends_at_once``: each ends with this as soon as it has listed. ``closing_seconds``: how long ending takes.
+    ``bookmarks``: each brings one a minute, as while somewhere in the cluster something of that kind changes.
     """
 
     def __init__(self) -> None:
@@ -358,6 +359,7 @@ class FakeWatcher:
         self.up_after: float | None = 0.0
         self.ends_at_once: BaseException | None = None
         self.closing_seconds = 0.0
+        self.bookmarks = True
         self._ends: dict[str, asyncio.Future[BaseException]] = {}
 
     @property
@@ -376,11 +378,17 @@ class FakeWatcher:
             self.listeners[name] = listener
             listener.on_heard()
             listener.on_listed()
-            raise self.ends_at_once or await end
+            raise self.ends_at_once or await self._end_of(listener, end)
         finally:
             await asyncio.sleep(self.closing_seconds)
             if self._ends.get(name) is end:
                 del self._ends[name]
+
+    async def _end_of(self, listener: WatchListener, end: asyncio.Future[BaseException]) -> BaseException:
+        while not (await asyncio.wait([end], timeout=60.0))[0]:
+            if self.bookmarks:
+                listener.on_progress(None)
+        return end.result()
 
     def end(self, name: str, reason: BaseException) -> None:
         """End a watch."""

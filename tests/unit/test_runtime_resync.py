@@ -10,7 +10,7 @@ from tests.unit.runtime_fakes import HANGS, Body, How, at, now, refused, running
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.core.objects import Pod
 from taint_eviction.runtime.ports import CallFailed, NodesScope, PodsScope
-from taint_eviction.runtime.resync import Resync
+from taint_eviction.runtime.resync import Listed, Resync
 
 
 def resync(it: Body, lists_at_once: int = 8) -> Resync:
@@ -150,7 +150,7 @@ async def test_no_more_lists_at_once_than_were_granted() -> None:
         it.api.ever[f"LIST n{number}"] = refused(500, after=1) if number % 2 else slow(1)
     lists = (shared.resync(PodsScope(f"n{number}")) for number in range(10))
     ends = await asyncio.gather(*lists, return_exceptions=True)
-    assert (now(), sum(isinstance(end, int) for end in ends)) == (5.2, 5)
+    assert (now(), sum(isinstance(end, Listed) for end in ends)) == (5.2, 5)
     assert sorted(call.at for call in it.api.calls) == [0, 0.2, 1, 1.2, 2, 2.2, 3, 3.2, 4, 4.2]
 
 

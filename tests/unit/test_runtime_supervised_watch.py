@@ -300,6 +300,49 @@ async def test_one_failed_periodic_list_does_not_cost_a_healthy_watch() -> None:
 
 
 @virtually
+async def test_a_watch_that_brings_nothing_is_followed_by_a_list_and_goes_on_where_nothing_changed() -> None:
+    """An idle API server sends no bookmark: the stream looks like one that a proxy keeps back, and costs a list."""
+    it = Body()
+    it.api.put(node(taint()))
+    it.watcher.bookmarks = False
+    async with running(nodes_watch(it, it.doors(resync_seconds=3600.0)).run()):
+        await until(1)
+        for instant in range(10, 240, 20):  # A stream that opens is alive, and says nothing.
+            at(instant, it.watcher.listeners[NODES].on_heard)
+        await until(245)
+    assert (lists(it), starts(it)) == ([0, 80, 160, 240], [0])
+
+
+@virtually
+async def test_a_watch_that_does_not_bring_what_a_list_shows_ends() -> None:
+    """A proxy keeps back what it sends. A list after the gap shows what one beside a watch leaves to the watch."""
+    it = Body()
+    it.api.put(node(taint()))
+    it.watcher.bookmarks = False
+    async with running(nodes_watch(it, it.doors(resync_seconds=3600.0)).run()):
+        await until(30)
+        it.api.put(node(taint(), taint("other")))
+        await until(84)
+        assert len(it.brain.nodes.known["n1"].sightings) == 1
+        await until(86)
+        assert len(it.brain.nodes.known["n1"].sightings) == 2
+    assert len(lists(it)) == len(starts(it)) + 1 == 3
+
+
+@virtually
+async def test_a_watch_that_brings_what_a_list_shows_a_little_later_goes_on() -> None:
+    """The list overtakes the event; an event that tells nothing, as that of a heartbeat, counts as well."""
+    it = Body()
+    it.api.put(node())
+    it.watcher.bookmarks = False
+    async with running(nodes_watch(it, it.doors(resync_seconds=3600.0)).run()):
+        at(79, it.api.put, node())
+        at(84, lambda: it.watcher.listeners[NODES].on_progress(it.api.version))
+        await until(170)
+    assert (lists(it), starts(it)) == ([0, 80, 164], [0])
+
+
+@virtually
 async def test_silence_is_counted_since_the_last_word() -> None:
     """Our own list after the first does not make a frozen watch look alive."""
     it = Body()

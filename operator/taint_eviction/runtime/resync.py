@@ -13,12 +13,22 @@ reason evictions get their turn after each pod of these two lists.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 
 from taint_eviction.core.facts import NodeSeen, NodesSwept, PodSeen, PodsSwept
+from taint_eviction.core.objects import Node, Pod
 from taint_eviction.runtime.list_turns import ListTurns
 from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, WatchScope
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list says of versions: its own, None if that is no number, and the ``newest`` of its objects', 0: none."""
+
+    version: int | None
+    newest: int
 
 
 class Resync:
@@ -38,8 +48,8 @@ class Resync:
 
     async def resync(
         self, scope: WatchScope, *, first: bool = False, again: bool = False, after_gap: bool = False
-    ) -> int | None:
-        """List ``scope`` once and return the version of that list, None if it is no number.
+    ) -> Listed:
+        """List ``scope`` once.
 
         ``first``: nothing is known of it yet. ``again``: the last try failed, so others go before it. ``after_gap``:
         there was no watch until now, or it has missed something.
@@ -76,32 +86,38 @@ class Resync:
                 await asyncio.sleep(0)
         self._turns.let_more()
 
-    async def _nodes(self, after_gap: bool) -> int | None:
+    async def _nodes(self, after_gap: bool) -> Listed:
         asked_at = self._clock.now().at
         present: set[str] = set()
         version: int | None = None
+        newest = 0
         async with contextlib.aclosing(self._reader.list_nodes()) as pages:
             async for page in pages:
                 present |= page.present
-                version = page.resource_version
+                version, newest = page.resource_version, _newest(page.objects, newest)
                 for node in page.objects:
                     self._live.observe(NodeSeen(node, after_gap, asked_at))
                 await asyncio.sleep(0)
         self._live.observe(NodesSwept(frozenset(present), asked_at, version))
-        return version
+        return Listed(version, newest)
 
-    async def _pods(self, node_name: str | None, *, one_by_one: bool = False) -> int | None:
+    async def _pods(self, node_name: str | None, *, one_by_one: bool = False) -> Listed:
         asked_at = self._clock.now().at
         present: set[str] = set()
         version: int | None = None
+        newest = 0
         async with contextlib.aclosing(self._reader.list_pods(node_name)) as pages:
             async for page in pages:
                 present |= page.present
-                version = page.resource_version
+                version, newest = page.resource_version, _newest(page.objects, newest)
                 for pod in page.objects:
                     self._live.observe(PodSeen(pod, asked_at=asked_at))
                     if one_by_one:
                         await asyncio.sleep(0)
                 await asyncio.sleep(0)
         self._live.observe(PodsSwept(node_name, frozenset(present), asked_at, version))
-        return version
+        return Listed(version, newest)
+
+
+def _newest(objects: Iterable[Node | Pod], newest: int) -> int:
+    return max(newest, *(each.resource_version or 0 for each in objects), 0)

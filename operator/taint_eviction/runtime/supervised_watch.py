@@ -1,7 +1,8 @@
 """A watch that is restarted indefinitely: list, watch, and when the watch ends, back off, list and watch again.
 
 The core and its deadlines outlive every end of a watch. After any gap a fresh list restores the state: the list before
-a watch starts, another one when the watch itself has listed again, and one every few minutes in case it lost something.
+a watch starts, another one when the watch itself has listed again, one when it has brought nothing for long, and one
+every few minutes in case it lost something.
 
 This module does not choose what to watch (``pod_watches``), nor observe the changes (``watch_listener``).
 """
@@ -15,11 +16,17 @@ from collections.abc import Callable
 from taint_eviction.runtime.lasting_failure import FewLines
 from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.ports import CallFailed, NodesScope, WatchEnded, Watcher, WatchScope
-from taint_eviction.runtime.resync import Resync
+from taint_eviction.runtime.resync import Listed, Resync
 from taint_eviction.runtime.watch_listener import Interpret, ObservingListener
 from taint_eviction.settings import WatchSettings
 
 logger = logging.getLogger(__name__)
+
+# A watch that has brought nothing for so long, not even one of the bookmarks that come about once a minute, may be kept
+# back by a proxy although its streams open. An idle API server sends no bookmarks either; so a list decides: what it
+# shows must come by the watch, too.
+_QUIET_SECONDS = 80.0
+_LATEST_SECONDS = 5.0
 
 # A watch that takes longer to start lets the next one start: hundreds that hang must not delay another by minutes.
 _MAX_START_SECONDS = 0.2
@@ -82,10 +89,10 @@ class SupervisedWatch:
         while True:
             try:
                 asked_at = self._clock.now().at
-                version = await self._list_first()
-                self._listener.note_seen(version, asked_at)
+                listed = await self._list_first()
+                self._listener.note_seen(listed.version, asked_at)
                 self.listed.set()
-                await self._watch(version)
+                await self._watch(listed.version)
             except (CallFailed, WatchEnded) as reason:
                 await self._back_off(reason)
 
@@ -98,7 +105,7 @@ class SupervisedWatch:
             except CallFailed as reason:
                 await self._back_off(reason)
 
-    async def _list_first(self) -> int | None:
+    async def _list_first(self) -> Listed:
         """List before a watch starts, or instead of it."""
         first = not self.listed.is_set()
         async with self._listing:
@@ -146,21 +153,40 @@ class SupervisedWatch:
                 up.cancel()
 
     async def _stay_fresh(self) -> None:
-        """List again every few minutes, and at once when the watch had a gap."""
-        pause, after_gap = self._resync_pause(), False
+        """List again every few minutes, when the watch has brought nothing for long, and at once when it had a gap.
+
+        Raise ``WatchEnded`` if the watch does not bring what a list shows.
+        """
+        tried_at = self._clock.now().at
+        next_at, after_gap = tried_at + self._resync_pause(), False
         while True:
+            quiet_at = max(tried_at, self._listener.brought_at) + _QUIET_SECONDS
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(min(next_at, quiet_at) - self._clock.now().at):
                     await self._listener.gap.wait()
+            now = self._clock.now().at
+            quiet = now >= max(tried_at, self._listener.brought_at) + _QUIET_SECONDS
             after_gap = after_gap or self._listener.gap.is_set()
+            if not (quiet or after_gap or now >= next_at):
+                continue
             self._listener.gap.clear()
+            tried_at = now
             try:
                 async with self._listing:
-                    await self._resync.resync(self.scope, after_gap=after_gap)
-                pause, after_gap = self._resync_pause(), False
+                    listed = await self._resync.resync(self.scope, after_gap=after_gap)
             except CallFailed as reason:
                 self._warn(f"the periodic list of {self.scope} failed: {reason}")
-                pause = self._settings.restart_max_seconds * self._rng.uniform(0.5, 1.0)
+                next_at = self._clock.now().at + self._settings.restart_max_seconds * self._rng.uniform(0.5, 1.0)
+                continue
+            next_at, after_gap = self._clock.now().at + self._resync_pause(), False
+            if quiet and not self._listener.has_seen(listed.newest):
+                await self._expect_more(since=tried_at)
+
+    async def _expect_more(self, since: float) -> None:
+        await asyncio.sleep(_LATEST_SECONDS)
+        if self._listener.brought_at < since:
+            silence = f"it has brought nothing for {self._clock.now().at - self._listener.brought_at:.0f} s"
+            raise WatchEnded(f"{silence}, and a list shows changes: a proxy may keep back what it sends")
 
     def _resync_pause(self) -> float:
         return self._settings.resync_seconds * self._rng.uniform(0.9, 1.1)

@@ -20,7 +20,8 @@ class ObservingListener:
 
     ``watching`` is set while the watch is known to be up; ``gap`` when it has listed again, because it had a gap.
     ``up_at``: since when it is up, None: it is not, or has not been since it last ended. The task that restarts the
-    watch clears these three.
+    watch clears these three. ``brought_at``: when it has last brought anything, a bookmark included, or was started:
+    that a stream opens tells nothing of what happened.
     """
 
     def __init__(self, scope: WatchScope, live: Live, interpret: Interpret) -> None:
@@ -30,12 +31,13 @@ class ObservingListener:
         self._scope = scope
         self._live, self._clock = live, live.clock
         self._interpret = interpret
-        self._heard_at = self._clock.now().at
+        self._heard_at = self.brought_at = self._clock.now().at
         # The latest version up to which everything has been observed, and when: a newer object did not exist then.
         self._seen_up_to: tuple[int, float] | None = None
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
         """Let the core observe what the watch brought."""
+        self.brought_at = self._clock.now().at
         fact = self._interpret(self._scope, event_type, body)
         if isinstance(fact, PodSeen) and event_type == "ADDED" and self._seen_up_to is not None:
             version, at = self._seen_up_to
@@ -58,13 +60,18 @@ class ObservingListener:
 
     def on_progress(self, version: int | None) -> None:
         """Note how far the watch has come; for the watch of nodes the core observes that, too."""
-        self.note_seen(version, self._clock.now().at)
+        self.brought_at = self._clock.now().at
+        self.note_seen(version, self.brought_at)
         if isinstance(self._scope, NodesScope):
             self._live.observe(NodesHeard(version))
 
     def note_seen(self, version: int | None, at: float) -> None:
         """Note that by ``at`` everything up to this version had been observed; None: up to an unknown one."""
         self._seen_up_to = None if version is None else (version, at)
+
+    def has_seen(self, version: int) -> bool:
+        """Return whether everything up to this version was observed, as far as that is known."""
+        return self._seen_up_to is None or version <= self._seen_up_to[0]
 
     def silent_seconds(self) -> float:
         """Return for how long nothing was received: a quiet watch brings a bookmark about once a minute."""

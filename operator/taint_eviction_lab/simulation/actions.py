@@ -877,6 +877,20 @@ class LoseEvents(Action):
             streams.lose(self.for_seconds)
 
 
+@action("buffer")
+class BufferWatches(Action):
+    """Let watches open, and keep back all that they bring for a time, as some proxies do."""
+
+    watch: Watched
+    for_seconds: For
+    replica: OneOrAll = None
+
+    async def perform(self, stage: ReplayStage) -> None:
+        """Let a proxy stand before each."""
+        for streams in stage.streams(self.watch, self.replica):
+            streams.buffer(self.for_seconds)
+
+
 @action("repeat")
 class RepeatEvents(Action):
     """Deliver the events of a time more than once."""

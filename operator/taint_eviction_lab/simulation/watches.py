@@ -40,6 +40,7 @@ class Streams:
     ``lag_seconds`` applies to later events, and never lets one overtake another. ``lag_events``: this many of the
     latest events are held back until more arrive. Events before ``losing_until``, or with a version in
     ``lost_versions``, are lost; events before ``repeating_until`` arrive twice at once, and once more a little later.
+    ``buffered_until``: what they bring before that time arrives then, bookmarks included, although they open.
     ``broken_until``: no watch can be open before that time.
     """
 
@@ -48,6 +49,7 @@ class Streams:
     losing_until: float = float("-inf")
     lost_versions: frozenset[int] = frozenset()
     repeating_until: float = float("-inf")
+    buffered_until: float = float("-inf")
     broken_until: float = float("-inf")
     _open: list["_OpenStream"] = field(default_factory=list)
 
@@ -64,6 +66,10 @@ class Streams:
     def repeat(self, for_seconds: float) -> None:
         """Deliver all events of a time more than once."""
         self.repeating_until = virtual_now() + for_seconds
+
+    def buffer(self, for_seconds: float) -> None:
+        """Keep back all that the watches bring for a time, although they look open."""
+        self.buffered_until = virtual_now() + for_seconds
 
     def lag(self, seconds: float) -> None:
         """Delay all later events by this time."""
@@ -84,7 +90,7 @@ class Streams:
         """End all faults; lost events stay lost."""
         self.lag(0.0)
         self.hold_back(0)
-        self.losing_until = self.repeating_until = self.broken_until = float("-inf")
+        self.losing_until = self.repeating_until = self.buffered_until = self.broken_until = float("-inf")
         self.lost_versions = frozenset()
 
     def opened(self, stream: "_OpenStream") -> Callable[[], None]:
@@ -174,7 +180,7 @@ class _OpenStream:
             self._listener.on_heard()
             while not await self._ended_before_bookmark():
                 self._listener.on_heard()
-                if not self._under_way:
+                if not self._under_way and virtual_now() >= self._streams.buffered_until:
                     self._listener.on_progress(self._cluster.store.resource_version)
             raise WatchEnded("the connection was reset")
         finally:
@@ -221,7 +227,8 @@ class _OpenStream:
             self._schedule_delivery()
 
     def _schedule_delivery(self) -> None:
-        self._latest_delivery_at = max(self._latest_delivery_at, virtual_now() + self._streams.lag_seconds)
+        after_lag = virtual_now() + self._streams.lag_seconds
+        self._latest_delivery_at = max(self._latest_delivery_at, after_lag, self._streams.buffered_until)
         asyncio.get_running_loop().call_at(self._latest_delivery_at, self._deliver, context=self._context.copy())
 
     def _deliver(self) -> None:
