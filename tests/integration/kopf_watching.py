@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 from tests.stage.waiting import PATIENCE_SECONDS
+from yarl import URL
 
 from fake_apiserver import ApiServer
 from taint_eviction.kopf_shell.tuning import WatchTuning
@@ -74,13 +75,15 @@ async def watcher_of(
     reinstall: Callable[[], None] = lambda: None,
     authorization: Callable[[], str] | None = None,
     connector: aiohttp.BaseConnector | None = None,
+    prefix: str = "",
 ) -> AsyncIterator[KopfWatcher]:
-    """A watcher whose connector is closed at the end."""
+    """A watcher whose connector is closed at the end. ``prefix``: the path below which a gateway offers the server."""
     shared = connector or aiohttp.TCPConnector(limit=0)
 
     async def authorize(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         if authorization is not None:
             request.headers["Authorization"] = authorization()
+        request.url = URL(str(request.url).replace(server.url + prefix, server.url, 1), encoded=True)
         return await send(request)
 
     def open_session(
@@ -92,7 +95,12 @@ async def watcher_of(
 
     try:
         yield KopfWatcher(
-            server.url, open_session, reinstall_signal_handlers=reinstall, tuning=tuning, wanted=wanted, known=known
+            server.url + prefix,
+            open_session,
+            reinstall_signal_handlers=reinstall,
+            tuning=tuning,
+            wanted=wanted,
+            known=known,
         )
     finally:
         await shared.close()

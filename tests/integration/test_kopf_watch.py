@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from kopf_watching import Recorder, running_pod, watcher_of, watching
 from tests.stage.waiting import PATIENCE_SECONDS
 
@@ -182,9 +183,10 @@ async def test_a_taint_is_reported_without_a_delay_by_kopf() -> None:
         assert min(delays) < 0.05
 
 
-async def test_many_watches_share_one_discovery() -> None:
-    """The resources of the server are read once, and not by each watch."""
-    async with ApiServer() as server, watcher_of(server) as watcher:
+@pytest.mark.parametrize("prefix", ["", "/k8s/clusters/c-1"])
+async def test_many_watches_share_one_discovery(prefix: str) -> None:
+    """The resources of the server are read once, and not by each watch, also where a gateway has it below a path."""
+    async with ApiServer() as server, watcher_of(server, prefix=prefix) as watcher:
         populate(server.registry, nodes=20, pods=20)
         async with watching(watcher, NodesScope()):
             asked = len(server.requests.select(resource="/api/v1"))

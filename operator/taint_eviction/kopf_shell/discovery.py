@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import aiohttp
+from yarl import URL
 
 from taint_eviction.core.text import JsonObject
 from taint_eviction.kopf_shell.endings import error_line, refusal
@@ -34,7 +35,7 @@ _RESOURCES = [
     _resource("Pod", namespaced=True),
     _resource("Namespace", namespaced=False),
 ]
-# By path, all that Kopf asks for while it sees no other API groups; a test checks that.
+# By path below the API server's, all that Kopf asks for while it sees no other API groups; a test checks that.
 _ANSWERS: dict[str, JsonObject] = {
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
     _CORE: {"kind": "APIResourceList", "groupVersion": "v1", "resources": _RESOURCES},
@@ -43,10 +44,14 @@ _ANSWERS: dict[str, JsonObject] = {
 
 
 class Discovery:
-    """The answers, by the path of their URL, once the API server has said that it offers nodes and pods."""
+    """The answers, by the path of their URL, once the API server has said that it offers nodes and pods.
+
+    ``url``: the API server's, perhaps with a path, below which a gateway offers it.
+    """
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
         self._url = url.rstrip("/")
+        self._below = URL(self._url).path.rstrip("/")
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
         self._responses: dict[str, RewrittenResponse] = {}
         self._asking = asyncio.Lock()
@@ -69,7 +74,7 @@ class Discovery:
                 return
             async with open_session() as session:
                 response = await self._offered(session)
-            self._responses = {path: response.with_json(answer) for path, answer in _ANSWERS.items()}
+            self._responses = {self._below + path: response.with_json(answer) for path, answer in _ANSWERS.items()}
 
     async def _offered(self, session: aiohttp.ClientSession) -> RewrittenResponse:
         try:
