@@ -154,15 +154,16 @@ class ControlStateSync:
         self._kept_anew.set()
 
     def _take_new_orders(self, control_state: ControlState | None, asked_at: float) -> None:
-        """Let begin what an answer shows that people have paused, or a breaker that they have opened, although it may
-        lack a later write of this process, which does neither: until the next answer, which may be slow, pods would be
-        evicted that are known to be held.
+        """Let begin what an answer shows that people have paused, or paused for longer, or a breaker that they have
+        opened, although it may lack a later write of this process, which does none of that: until the next answer,
+        which may be slow, pods would be evicted that are known to be held.
         """
         if control_state is None or self._read_at is None or asked_at < self._read_at:
             return
         kept, now, latch = self._kept, self._clock.now(), control_state.latch
-        pauses = {scope: pause for scope, pause in control_state.pauses().items() if scope not in kept.pauses()}
-        if new := {scope: pause for scope, pause in pauses.items() if not pause.has_ended(now.passed_epoch)}:
+        known, seen = kept.pauses(), control_state.pauses().items()
+        longer = {scope: pause for scope, pause in seen if scope not in known or pause.outlasts(known[scope])}
+        if new := {scope: pause for scope, pause in longer.items() if not pause.has_ended(now.passed_epoch)}:
             kept = kept.with_pauses(new)
         if kept.latch is None and latch is not None and not latch.controller:
             kept = self._dated(replace(kept, latch=latch, reset_epoch=None))
