@@ -73,3 +73,28 @@ def test_a_record_without_a_take_back_places_no_hint() -> None:
     marked(a)
     take_backs.place(a)
     assert take_backs.next_at() is None
+
+
+def test_after_a_request_without_an_answer_one_more_take_back_ends_it() -> None:
+    """The request may arrive for 75 s: what ends before may be written again, what ends then may not."""
+    take_backs, a = TakeBacks(), record()
+    marked(a)
+    take_backs.may_come_late(a, 10.0)
+    take_backs.want(a, 12.0)
+    assert not take_backs.ended(a, 13.0)
+    assert (take_backs.next_at(), a.condition.may_be_there) == (85.0, True)
+    assert take_backs.ended(a, 85.0)
+    assert (take_backs.next_at(), a.condition) == (None, NO_CONDITION)
+
+
+def test_only_a_take_back_that_waits_for_a_late_request_is_hastened() -> None:
+    """One that failed keeps its pause."""
+    take_backs, late, failed = TakeBacks(), record("a"), record("b", "web-1")
+    for each in (late, failed):
+        marked(each)
+        take_backs.may_come_late(each, 10.0)
+    take_backs.ended(late, 13.0)
+    take_backs.want_again(failed, 40.0, 3)
+    for each in (late, failed):
+        take_backs.hasten(each, 20.0)
+    assert (late.condition.take_back_at, failed.condition.take_back_at) == (20.0, 40.0)

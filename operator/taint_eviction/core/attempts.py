@@ -173,6 +173,11 @@ class Attempts:
         record, state = self._in_flight(ref)
         record.will_mark(state)
 
+    def may_be_marked_late(self, ref: PodRef, now: Moment) -> None:
+        """Note that a request to set a condition had no answer: it may still arrive, also after a take-back."""
+        record, _ = self._in_flight(ref)
+        self._take_backs.may_come_late(record, now.at)
+
     def will_delete(self, ref: PodRef, now: Moment) -> None:
         """Note that a pod's deletion is about to be asked for: from here on it may be done, whatever the answer is."""
         record, state = self._in_flight(ref)
@@ -231,9 +236,9 @@ class Attempts:
         return record
 
     def _done(self, record: PodRecord, work: Work, now: Moment) -> list[Event]:
-        self._take_backs.forget(record)
         if isinstance(work, TakeBack):
-            return self._resume(record, work, now, has_condition=False)
+            return self._resume(record, work, now, has_condition=not self._take_backs.ended(record, now.at))
+        self._take_backs.forget(record)
         decision = record.decision or work.decision
         record.want_nothing()
         if self._pods.knows(record):

@@ -16,6 +16,10 @@ TRUNCATION_SECONDS = 1.0
 # The server's true time is at most this much ahead of what is known of it: dates of answers are truncated, and travel.
 BEHIND_SECONDS = 2.0
 
+# How long a request may be decided after its sender has stopped waiting for it, or is gone; a look that begins later
+# misses none.
+LATE_WRITE_SECONDS = 75.0
+
 # Longer than the life of any cluster, and safe in every date type: a toleration may have any int64 as its seconds.
 FAR_FUTURE_SECONDS = 100 * 365 * 24 * 3600.0
 

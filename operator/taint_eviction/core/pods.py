@@ -27,7 +27,7 @@ Invariants: one known pod a key; a pod is listed under exactly the node to which
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -153,13 +153,14 @@ class Condition:
     """Whether a DisruptionTarget condition from this controller may be on a pod.
     ``may_be_there``: this process was about to write it, so it may be there whatever the answer was.
     ``take_back_at``: when it is to be taken back, after ``tries`` failed attempts; None: it is not. ``turn``: the order
-    in which that was decided.
+    in which that was decided. ``late_until``: until then a request that had no answer may still set it; -inf: none may.
     """
 
     may_be_there: bool = False
     take_back_at: float | None = None
     tries: int = 0
     turn: int = 0
+    late_until: float = -math.inf
 
 
 NO_CONDITION = Condition()
@@ -296,8 +297,11 @@ class PodRecord:
     def will_mark(self, begun: InFlight) -> None:
         """Note that its condition is about to be written: from here on it may be there, whatever the answer is."""
         self.state = InFlight(begun.work, begun.schedule, begun.tokens, Step.MARKING)
-        before = self.condition
-        self.condition = Condition(True, before.take_back_at, before.tries, before.turn)
+        self.condition = replace(self.condition, may_be_there=True)
+
+    def may_be_marked_late(self, until: float) -> None:
+        """Note that a request to set its condition had no answer, and may still arrive until then."""
+        self.condition = replace(self.condition, late_until=until)
 
     def will_delete(self, begun: InFlight) -> None:
         """Note that its deletion is about to be requested: from here on it may be done, whatever the answer is."""
@@ -343,11 +347,11 @@ class PodRecord:
 
     def want_take_back(self, at: float, tries: int, turn: int) -> None:
         """Note when the condition is to be taken back."""
-        self.condition = Condition(self.condition.may_be_there, at, tries, turn)
+        self.condition = replace(self.condition, take_back_at=at, tries=tries, turn=turn)
 
     def leave_condition(self) -> None:
         """Note that the condition stays on the pod, for now."""
-        self.condition = Condition(self.condition.may_be_there, None, self.condition.tries)
+        self.condition = replace(self.condition, take_back_at=None, turn=0)
 
     def forget_condition(self) -> None:
         """Note that there is no such condition."""

@@ -294,6 +294,8 @@ class Reconciler:
     def _want_take_back(self, record: PodRecord, wanted: bool, now: Moment) -> None:
         if wanted and not self.dry_run:
             self._take_backs.want(record, now.at)
+            if record.pod.marked:
+                self._take_backs.hasten(record, now.at)
         else:
             self._take_backs.cancel(record)
 

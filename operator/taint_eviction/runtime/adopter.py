@@ -35,7 +35,7 @@ from taint_eviction.core.control_state import Pause
 from taint_eviction.core.countdowns import Countdowns, Late, MarkRate
 from taint_eviction.core.events import AdoptionRefused, CountdownAdopted, GivenBack
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
-from taint_eviction.core.instants import Moment
+from taint_eviction.core.instants import LATE_WRITE_SECONDS, Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE, Pod, PodRef, Taint
 from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
@@ -70,8 +70,6 @@ _FIRST_RETURN_SECONDS, _MAX_RETURN_SECONDS = 5.0, 300.0
 _CHECK_ALL_SECONDS = 30.0
 _AT_A_TIME = 500
 
-# How long a request may be decided after its sender is gone; a look that began later misses none.
-LATE_WRITE_SECONDS = 75.0
 _LOOK_SECONDS = 3600.0
 _LOOK_AGAIN_SECONDS = 5.0
 # The pod garbage collector removes the pods of a removed node within a minute.

@@ -162,11 +162,19 @@ class Evictor:
     async def _mark_once(self, work: Eviction, max_seconds: float) -> Pod | None:
         now = self._clock.now()
         self._live.will_mark(work.ref)
+        is_decided = False
         try:
             async with asyncio.timeout(max_seconds):
                 pod = await self._writer.mark(work.ref, work.marked, now)
+            is_decided = True
+        except CallFailed as failure:
+            is_decided = failure.certain
+            raise
         except TimeoutError:
             raise CallFailed(f"no answer within {max_seconds:.1f} s", may_pass=True) from None
+        finally:
+            if not is_decided:
+                self._live.may_be_marked_late(work.ref)
         if pod is not None:
             self._live.observe(PodSeen(pod, asked_at=now.at))
         return pod

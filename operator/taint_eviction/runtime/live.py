@@ -101,6 +101,10 @@ class Live:
         """Note that a condition is about to be written."""
         self._attempts.will_mark(ref)
 
+    def may_be_marked_late(self, ref: PodRef) -> None:
+        """Note that a request to set a condition had no answer."""
+        self._attempts.may_be_marked_late(ref, self.clock.now())
+
     def will_delete(self, ref: PodRef) -> None:
         """Note that a pod's deletion is about to be requested."""
         self._attempts.will_delete(ref, self.clock.now())

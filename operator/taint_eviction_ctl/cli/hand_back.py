@@ -18,12 +18,12 @@ from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.instants import LATE_WRITE_SECONDS
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION
 from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.kube.lease import KubernetesLease
-from taint_eviction.runtime.adopter import LATE_WRITE_SECONDS
 from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed
