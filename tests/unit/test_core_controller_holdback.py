@@ -810,6 +810,19 @@ def test_a_latch_that_was_not_written_outlives_another_leadership_with_its_cause
     assert (stage.brain.breaker.latch is not None) is open_then
 
 
+def test_a_closing_that_was_not_written_ends_with_the_leadership() -> None:
+    """Others have led since, and the breaker that the cluster has was open for them."""
+    stage = guarded(BreakerPolicy(enabled=True, settle_seconds=2, closes_by_itself=True))
+    taint_nodes(stage, 0, 1, 2, 3)
+    stage.evaluate(term=1)
+    latch = stage.brain.breaker.latch
+    stage.at(10).sees(*(node(name=f"n{number}") for number in range(4)))
+    assert stage.evaluate(term=1) == [BreakerClosed()]
+    assert stage.order(ControlState(latch=latch)) == []
+    assert latch is not None
+    assert stage.at(1000).evaluate(term=2) == [BreakerOpened(latch)]
+
+
 def test_not_ready_nodes_have_their_own_threshold_or_none() -> None:
     """Six of twelve nodes are not ready: fewer than 55 %, more than 40 %, and never too many without a threshold."""
     for threshold, opened in ((NodeThreshold(percent=55.0), False), (NodeThreshold(percent=40.0), True), (None, False)):

@@ -256,11 +256,14 @@ class Breaker:
     def begin_term(self, stored: Latch | None) -> None:
         """Note that another leadership begins, while the cluster has this latch; None: it has none.
 
-        A latch that this process has opened in an earlier one, and has not written, then stays only if its cause does:
-        others have led since, and judged by themselves.
+        Others have led since, and judged by themselves. So a latch that this process has opened in an earlier one, and
+        has not written, stays only if its cause does; and one that it has closed, without writing that, is open.
         """
         latch = self.latch
         self._is_doubtful = stored is None and latch is not None and latch.controller == self._controller
+        if self.closed is not None and stored is not None:
+            self.closed = self._may_close_at = None
+            self.latch = stored
 
     def close(self, epoch: float) -> None:
         """Close without a person. Until that is written, the cluster still has the latch."""

@@ -260,16 +260,14 @@ class Controller:
     def evaluate(self, now: Moment, term: int = 0) -> list[Event]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
         Also reports taints that stay although their node is ready.
-        ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again, and a latch
-        that was not written is judged again.
+        ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again, and what the
+        breaker did without writing it is judged again.
         """
         is_new, self._term = term != self._term, term
         if is_new:
             for record in self.pods:
                 record.begin_term()
-            control_state = self.guards.control_state
-            self.breaker.begin_term(None if control_state is None else control_state.latch)
-        anew = self._reconciler.advance(now)
+        anew = (self.guards.begin_term() if is_new else []) + self._reconciler.advance(now)
         if changed := self.guards.note(now):
             self.breaker.unready.dirty = True
         due, evictions = self._queue.due_together(), self._reconciler.evictions

@@ -471,6 +471,10 @@ class Guards(GuardList):
             due, evictions = 0, evictions if self._breaker.latch is not None else no_evictions
         return self._noting_breaker(lambda: self._breaker.evaluate(nodes, due, now, evictions))
 
+    def begin_term(self) -> list[Event]:
+        """Note that another leadership of this process begins."""
+        return self._noting_breaker(lambda: self._breaker.begin_term(self._grounds.ordered.latch))
+
     def _take_latch(self, control_state: ControlState) -> None:
         breaker, latch = self._breaker, control_state.latch
         is_readable = control_state.breaker_epoch is not None and not (latch is not None and latch.unreadable)
