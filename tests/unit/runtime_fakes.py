@@ -141,7 +141,10 @@ class FakeGate:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a call fares: when it takes effect and when after that it is answered (None: never), and with what."""
+    """How a call fares: when it takes effect and when after that it is answered (None: never), and with what.
+
+    ``ends_with_sender``: it takes no effect once nobody waits for its answer.
+    """
 
     effect_after: float | None = 0.0
     answer_after: float | None = 0.0
@@ -149,6 +152,7 @@ class How:
     status: int | None = None
     retry_after: float | None = None
     block: Block | None = None
+    ends_with_sender: bool = False
 
 
 HANGS = How(effect_after=None, answer_after=None)
@@ -169,6 +173,11 @@ def refused(status: int = 403, retry_after: float | None = None, after: float = 
 def blocked(retry_after: float | None = None) -> How:
     """Be refused because of a budget."""
     return How(None, 0.0, "no disruption allowed", 429, retry_after, Block(BlockReason.BUDGET, "web"))
+
+
+def admitted(after: float) -> How:
+    """Take effect after so long, in which webhooks are asked, if somebody still waits for that."""
+    return How(after, ends_with_sender=True)
 
 
 def times_out(after: float = 10.0) -> How:
@@ -225,13 +234,23 @@ class Wire:
         return self.hows[verb].popleft() if self.hows[verb] else self.ever.get(verb, How())
 
     async def call(
-        self, call: CallKind, subject: str, act: Callable[[], ResultT], uid: str = "", ready: Ready | None = None
+        self,
+        call: CallKind,
+        subject: str,
+        act: Callable[[], ResultT],
+        uid: str = "",
+        ready: Ready | None = None,
+        max_seconds: float | None = None,
     ) -> ResultT:
         """Make a call of the simulated API server's."""
         if ready is not None:
             await asyncio.sleep(self.connect_seconds)
             await ready()
-        return await self.carry(_VERBS.get(call, f"LIST {subject or 'pods'}"), uid or subject, act)
+        try:
+            async with asyncio.timeout(max_seconds):
+                return await self.carry(_VERBS.get(call, f"LIST {subject or 'pods'}"), uid or subject, act)
+        except TimeoutError:
+            raise CallFailed(f"no answer within {max_seconds:g} s", may_pass=True) from None
 
     async def carry(self, verb: str, target: str, effect: Callable[[], ResultT]) -> ResultT:
         """Carry one call."""
@@ -241,7 +260,7 @@ class Wire:
         if how.effect_after is None:
             answer.set_result(None)
         else:
-            asyncio.get_running_loop().call_later(how.effect_after, _arrive, effect, answer)
+            asyncio.get_running_loop().call_later(how.effect_after, _arrive, effect, answer, how.ends_with_sender)
         result = await answer
         if how.answer_after is None:
             await asyncio.get_running_loop().create_future()
@@ -258,7 +277,9 @@ class Wire:
         return result  # type: ignore[return-value]  # None only if ResultT allows it, or where nothing is returned
 
 
-def _arrive(effect: Callable[[], Any], answer: "asyncio.Future[Any]") -> None:
+def _arrive(effect: Callable[[], Any], answer: "asyncio.Future[Any]", ends_with_sender: bool) -> None:
+    if ends_with_sender and answer.done():
+        return
     try:
         result = effect()
     except CallFailed as failure:
@@ -416,7 +437,7 @@ class Body:
         self.live = Live(self.brain, self.clock, [self.reporter])
         self.node_reads = NodeReads(self.api, self.live, serves_seconds=1.0)
         doors = self.live, self.api, self.api, self.node_reads, self.gate
-        self.evictor = Evictor(*doors, retry=RetrySettings(), rng=random.Random(0))
+        self.evictor = Evictor(*doors, call_timeout_seconds=10.0, retry=RetrySettings(), rng=random.Random(0))
         self.driver = Driver(self.live, self.evictor, self.gate, workers)
         self.watcher = FakeWatcher()
 

@@ -10,6 +10,7 @@ from tests.unit.runtime_fakes import (
     HANGS,
     Body,
     How,
+    admitted,
     at,
     now,
     refused,
@@ -66,6 +67,21 @@ def body(*seconds: float, workers: int = 20, on: str = "n1") -> Body:
 
 
 # In time
+
+
+@pytest.mark.parametrize(("webhooks", "evicted_at"), [(10.2, 20), (30.5, 61), (55.0, 126), (70.0, None)])
+@virtually
+async def test_a_deletion_that_webhooks_hold_up_is_waited_for_longer_each_time(
+    webhooks: float, evicted_at: int | None
+) -> None:
+    """An API server waits 10 s for a webhook that hangs, and ends a request whose sender waits no longer; after 60 s
+    it ends any request.
+    """
+    it = body(0)
+    it.api.ever["DELETE"] = admitted(webhooks)
+    async with running(it.driver.run()):
+        await until(400)
+    assert [int(instant) for instant, _ in it.api.deleted] == ([] if evicted_at is None else [evicted_at])
 
 
 @virtually

@@ -118,8 +118,8 @@ async def test_stop_cuts_off_what_has_not_ended_within_the_grace() -> None:
     it.api.will("DELETE", HANGS, slow(2))
     async with running(it.driver.run()):
         await until(1)
-        assert await it.driver.stop(20) is False
-        assert (now(), len(it.api.deleted), it.driver.in_flight) == (21, 1, 0)
+        assert await it.driver.stop(5) is False
+        assert (now(), len(it.api.deleted), it.driver.in_flight) == (6, 1, 0)
 
 
 @virtually

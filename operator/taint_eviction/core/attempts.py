@@ -120,8 +120,8 @@ class Attempts:
         if handling.mode is EvictionMode.DELETE:
             record.restart_patience()  # A rule that deletes needs no patience with budgets.
         by_eviction_api = asks(handling, record.failures, now.at)
-        tries = record.failures.tries if record.failures else 0
-        work = Eviction(record.ref, record.node_name, decision, record.pod.marked, tries, by_eviction_api)
+        tries, hung = (record.failures.tries, record.failures.hung) if record.failures else (0, 0)
+        work = Eviction(record.ref, record.node_name, decision, record.pod.marked, tries, by_eviction_api, hung)
         self._take_backs.cancel(record)
         record.begin(work, state.schedule, tokens)
         return work

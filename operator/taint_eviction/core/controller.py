@@ -260,8 +260,8 @@ class Controller:
     def evaluate(self, now: Moment, term: int = 0) -> list[Event]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
         Also reports taints that stay although their node is ready.
-        ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again, and what the
-        breaker did without writing it is judged again.
+        ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again, and what
+        the breaker did without writing it is judged again.
         """
         is_new, self._term = term != self._term, term
         if is_new:

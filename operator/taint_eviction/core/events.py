@@ -465,7 +465,8 @@ def _because(decision: Evict, times: Times) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Evict this pod now. ``tries`` counts the attempts that failed before, 0 for the first.
+    """Evict this pod now. ``tries`` counts the attempts that failed before, 0 for the first; ``hung`` those of them
+    whose request to end the pod had no answer.
 
     ``by_eviction_api``: ask the eviction API for it, so that budgets hold; else delete it.
     """
@@ -476,6 +477,7 @@ class Eviction:
     marked: bool
     tries: int
     by_eviction_api: bool = False
+    hung: int = 0
 
 
 @dataclass(frozen=True, slots=True)

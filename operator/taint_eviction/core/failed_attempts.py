@@ -28,7 +28,7 @@ class FailedAttempts:
     asked the eviction API; ``refused``: budgets or admission refused it. ``ask_again_at``: when a budget may be asked
     again. ``refused_seconds``: for how long the pod has been refused, up to the last refusal at ``refused_at`` (None:
     there is none that counts since the sum began anew). ``planned_seconds``: the pauses that were planned since then.
-    ``unanswered``: the last call had no answer.
+    ``unanswered``: the last call had no answer. ``hung``: how many requests to end the pod had none.
     """
 
     since_at: float
@@ -43,6 +43,7 @@ class FailedAttempts:
     refused_at: float | None = None
     planned_seconds: float = 0.0
     unanswered: bool = False
+    hung: int = 0
 
     def with_failure(self, work: Eviction, outcome: Failed, sent: bool, now: Moment) -> "FailedAttempts":
         """Return these attempts and one more; ``sent``: the request that ends the pod was being sent."""
@@ -58,6 +59,7 @@ class FailedAttempts:
             asked=work.by_eviction_api and sent,
             refused=refused,
             unanswered=outcome.unanswered,
+            hung=self.hung + (outcome.unanswered and sent),
             ask_again_at=self.ask_again_at if outcome.block is None else outcome.retry_at,
         )
 

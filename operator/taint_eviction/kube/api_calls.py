@@ -151,9 +151,10 @@ class ApiCalls:
         ready: Ready | None = None,
         session: aiohttp.ClientSession | None = None,
         take: Callable[[Any], None] | None = None,
+        max_seconds: float | None = None,
     ) -> ApiAnswer:
-        """Make a request and read the complete answer within the timeout; raise ``CallFailed`` if there is none, or if
-        it has more bytes than one object may have: 16 MB.
+        """Make a request and read the complete answer within ``max_seconds``, None: the timeout of all calls; raise
+        ``CallFailed`` if there is none, or if it has more bytes than one object may have: 16 MB.
 
         ``take`` is called with each item of a list as it arrives, and the body of the answer has none; then an answer
         may have 256 MB.
@@ -166,13 +167,14 @@ class ApiCalls:
         session = session or self._rest.pool_manager
         if session is None or session.closed:
             raise CallFailed("the connection to the API server was closed: this process is ending")
+        seconds = self._timeout_seconds if max_seconds is None else max_seconds
         try:
-            async with asyncio.timeout(self._timeout_seconds) as limit:
-                with nullcontext() if ready is None else asking_at_last(lambda: self._untimed(ready, limit)):
+            async with asyncio.timeout(seconds) as limit:
+                with nullcontext() if ready is None else asking_at_last(lambda: _untimed(ready, limit, seconds)):
                     answer, body = await self._exchange(session, call, take)
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")
-            unanswered = f"no answer from the API server within {self._timeout_seconds:g} s"
+            unanswered = f"no answer from the API server within {seconds:g} s"
             raise CallFailed(unanswered, may_pass=True) from None
         except NotSent as why:
             self._counted(call.verb, call.resource, "held")
@@ -200,11 +202,6 @@ class ApiCalls:
         if date is not None and not call.resource.endswith("/proxy"):
             self._heard_date(date, getattr(answer, "connection_number", 0), audited)
 
-    async def _untimed(self, ready: Ready, limit: asyncio.Timeout) -> None:
-        limit.reschedule(None)
-        await ready()
-        limit.reschedule(asyncio.get_running_loop().time() + self._timeout_seconds)
-
     async def _exchange(
         self, session: aiohttp.ClientSession, call: ApiRequest, take: Callable[[Any], None] | None
     ) -> tuple[aiohttp.ClientResponse, Any]:
@@ -226,6 +223,12 @@ class ApiCalls:
             answer.close()  # An answer that was read to its end needs no closing.
             raise
         return answer, body
+
+
+async def _untimed(ready: Ready, limit: asyncio.Timeout, seconds: float) -> None:
+    limit.reschedule(None)
+    await ready()
+    limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 async def _body(answer: aiohttp.ClientResponse, take: Callable[[Any], None] | None) -> Any:

@@ -39,18 +39,19 @@ class ApiWriter:
             raise CallFailed(f"{pod.ref} has no resourceVersion, which the patch needs")
         return await self._patch_status(pod.ref, unmark_patch(pod.ref, pod.resource_version, now.server_epoch))
 
-    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+    async def delete(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Delete the pod."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
-        return await self._end(ref, ApiRequest("delete", "pods", ref.key.namespace, ref.key.name, body=body), ready)
+        call = ApiRequest("delete", "pods", ref.key.namespace, ref.key.name, body=body)
+        return await self._end(ref, call, ready, max_seconds)
 
-    async def evict(self, ref: PodRef, ready: Ready) -> bool:
+    async def evict(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Evict the pod through the eviction API."""
         call = ApiRequest("create", "pods/eviction", ref.key.namespace, ref.key.name, body=eviction_body(ref))
-        return await self._end(ref, call, ready)
+        return await self._end(ref, call, ready, max_seconds)
 
-    async def _end(self, ref: PodRef, call: ApiRequest, ready: Ready) -> bool:
-        answer = await self._calls.make(call, ready)
+    async def _end(self, ref: PodRef, call: ApiRequest, ready: Ready, max_seconds: float | None) -> bool:
+        answer = await self._calls.make(call, ready, max_seconds=max_seconds)
         if answer.need(Outcome.DONE, *_GONE).outcome is not Outcome.DONE:
             return False
         if not _confirms(answer.body, ref, evicts=call.verb == "create"):

@@ -78,6 +78,7 @@ def assemble(ports: Ports, settings: Settings, rng: random.Random) -> Engine:
         DryRunWriter(ports.reader) if settings.dry_run else ports.writer,
         node_reads,
         ports.gate,
+        call_timeout_seconds=settings.call_timeout_seconds,
         retry=settings.retry,
         rng=rng,
     )

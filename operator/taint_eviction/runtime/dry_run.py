@@ -22,12 +22,12 @@ class DryRunWriter:
         """Return the pod as it was given."""
         return pod
 
-    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+    async def delete(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Report success, unless ``ready`` raises."""
         await ready()
         return True
 
-    async def evict(self, ref: PodRef, ready: Ready) -> bool:
+    async def evict(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Report success, unless ``ready`` raises."""
         await ready()
         return True

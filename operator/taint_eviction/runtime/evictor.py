@@ -43,6 +43,11 @@ _MAX_MARKS = 3
 _MAX_MARKING_SECONDS = 5.0
 _ROOM_FOR_ANOTHER_SECONDS = 0.3
 
+# For so long the answer to a request that ends a pod is waited for at most, where earlier ones had none. Whoever stops
+# waiting ends the request: with a webhook that hangs, which the API server waits for (10 s by default, perhaps for
+# several), no pod would ever go. An API server gives up by itself after 60 s.
+_LONGEST_SECONDS = 65.0
+
 
 class _Stopped(Exception):
     """The next call must not be made; the attempt ends with this outcome."""
@@ -63,6 +68,7 @@ class Evictor:
         node_reads: NodeReads,
         gate: Gate,
         *,
+        call_timeout_seconds: float,
         retry: RetrySettings,
         rng: random.Random,
     ) -> None:
@@ -72,6 +78,7 @@ class Evictor:
         self._writer = writer
         self._node_reads = node_reads
         self._gate = gate
+        self._call_timeout_seconds = call_timeout_seconds
         self._retry = retry
         self._rng = rng
 
@@ -106,7 +113,15 @@ class Evictor:
             return PodIsGone()
         await worker.take()
         end = self._writer.evict if work.by_eviction_api else self._writer.delete
-        return Done() if await end(work.ref, lambda: self._ready_to_end(work, worker)) else PodIsGone()
+        ended = await end(work.ref, lambda: self._ready_to_end(work, worker), self._max_seconds(work))
+        return Done() if ended else PodIsGone()
+
+    def _max_seconds(self, work: Eviction) -> float:
+        """Return for how long an answer to the request that ends the pod is waited for: twice as long after each that
+        had none.
+        """
+        timeout = self._call_timeout_seconds
+        return min(timeout * 2.0 ** min(work.hung, 30), max(timeout, _LONGEST_SECONDS))
 
     async def _ready_to_end(self, work: Eviction, worker: Worker) -> None:
         """Decide for the last time, when only the request remains to be sent (see ``Ready``)."""

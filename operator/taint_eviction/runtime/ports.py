@@ -118,7 +118,8 @@ Ready = Callable[[], Awaitable[None]]
 
 class ClusterWriter(Protocol):
     """Makes all writes. None or False means: the pod is gone, or its name belongs to another UID.
-    Writes that end a pod await ``ready`` at the last moment, however long that takes.
+    Writes that end a pod await ``ready`` at the last moment, however long that takes, and then an answer for at most
+    ``max_seconds``, None: as long as all calls.
     """
 
     async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
@@ -132,11 +133,11 @@ class ClusterWriter(Protocol):
         """Set the status of the condition to False on exactly this version of ``pod``; return the live pod."""
         ...
 
-    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+    async def delete(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Delete the pod with its own grace period; True once the API server has accepted that."""
         ...
 
-    async def evict(self, ref: PodRef, ready: Ready) -> bool:
+    async def evict(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Evict the pod by the eviction API; True once accepted. If a budget refuses, ``CallFailed`` has ``block``."""
         ...
 

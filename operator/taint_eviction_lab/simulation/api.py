@@ -21,7 +21,13 @@ class Calls(Protocol):
     """Carries calls to the store and their answers back."""
 
     async def call(
-        self, call: CallKind, subject: str, act: Callable[[], AnswerT], uid: str = "", ready: Ready | None = None
+        self,
+        call: CallKind,
+        subject: str,
+        act: Callable[[], AnswerT],
+        uid: str = "",
+        ready: Ready | None = None,
+        max_seconds: float | None = None,
     ) -> AnswerT:
         """Make a call: run ``act`` when it arrives, and return the answer; raise ``CallFailed``."""
 
@@ -117,13 +123,17 @@ class SimulatedApi:
         )
         return self._live(await unmarking)
 
-    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+    async def delete(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Ask for the pod's deletion; True once the API server has accepted it."""
-        return await self._calls.call(CallKind.DELETE, str(ref), lambda: self._writes.delete(ref), ref.uid, ready)
+        return await self._calls.call(
+            CallKind.DELETE, str(ref), lambda: self._writes.delete(ref), ref.uid, ready, max_seconds
+        )
 
-    async def evict(self, ref: PodRef, ready: Ready) -> bool:
+    async def evict(self, ref: PodRef, ready: Ready, max_seconds: float | None = None) -> bool:
         """Evict the pod by the eviction API; True once accepted, ``CallFailed`` with ``block`` if a budget refuses."""
-        return await self._calls.call(CallKind.EVICT, str(ref), lambda: self._writes.evict(ref), ref.uid, ready)
+        return await self._calls.call(
+            CallKind.EVICT, str(ref), lambda: self._writes.evict(ref), ref.uid, ready, max_seconds
+        )
 
 
 def _uids(bodies: list[JsonObject]) -> frozenset[str]:

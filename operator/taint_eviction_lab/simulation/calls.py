@@ -150,13 +150,20 @@ class SimulatedCalls:
         await self._call(self._lines.open(kept=False), CallKind.VERSION, "", lambda: None)
 
     async def call(
-        self, call: CallKind, subject: str, act: Callable[[], AnswerT], uid: str = "", ready: Ready | None = None
+        self,
+        call: CallKind,
+        subject: str,
+        act: Callable[[], AnswerT],
+        uid: str = "",
+        ready: Ready | None = None,
+        max_seconds: float | None = None,
     ) -> AnswerT:
         """Make a call: carry it to the API server, run ``act``, carry the answer back; raise ``CallFailed``.
 
-        ``ready`` is called when the connection is open.
+        ``ready`` is called when the connection is open. The answer is waited for at most ``max_seconds``, None: as long
+        as for any call.
         """
-        return await self._call(self._lines.take(), call, subject, act, uid, ready)
+        return await self._call(self._lines.take(), call, subject, act, uid, ready=ready, max_seconds=max_seconds)
 
     async def _call(
         self,
@@ -165,11 +172,14 @@ class SimulatedCalls:
         subject: str,
         act: Callable[[], AnswerT],
         uid: str = "",
+        *,
         ready: Ready | None = None,
+        max_seconds: float | None = None,
     ) -> AnswerT:
+        seconds = self._world.network.call_timeout_seconds if max_seconds is None else max_seconds
         self._check_open()
         fault = self._fault_of(call, subject)
-        await self._connect(fault)
+        await self._connect(fault, seconds)
         if ready is not None:
             await ready()
         self._check_open()
@@ -177,10 +187,10 @@ class SimulatedCalls:
         self._check_open()
         later(self._world.network.one_way_seconds + fault.delay_seconds, self._arrive, journey, act)
         try:
-            async with asyncio.timeout(self._world.network.call_timeout_seconds):
+            async with asyncio.timeout(seconds):
                 answer, date = await journey.answer
         except TimeoutError:
-            answer, date = self._unanswered(), None
+            answer, date = _unanswered(seconds), None
         self._check_open()
         if date is not None:
             self._clock.server_clock.heard_date(date, line.number)
@@ -200,15 +210,11 @@ class SimulatedCalls:
         fault = self._own_faults.next(call, subject, now)
         return self._world.faults.next(call, subject, now) if fault is NO_FAULT else fault
 
-    async def _connect(self, fault: CallFault) -> None:
-        timeout = self._world.network.call_timeout_seconds
+    async def _connect(self, fault: CallFault, max_seconds: float) -> None:
         if fault.connect_seconds:
-            await asyncio.sleep(min(fault.connect_seconds, timeout))
-        if fault.connect_seconds >= timeout:
-            raise self._unanswered()
-
-    def _unanswered(self) -> CallFailed:
-        return CallFailed(f"no answer within {self._world.network.call_timeout_seconds:g} s", may_pass=True)
+            await asyncio.sleep(min(fault.connect_seconds, max_seconds))
+        if fault.connect_seconds >= max_seconds:
+            raise _unanswered(max_seconds)
 
     def _begin(self, line: _Line, call: CallKind, subject: str, uid: str, fault: CallFault) -> _Journey:
         self._calls += 1
@@ -254,6 +260,10 @@ class SimulatedCalls:
     def close(self) -> None:
         """Stop all calls: the process was killed."""
         self._closed = True
+
+
+def _unanswered(seconds: float) -> CallFailed:
+    return CallFailed(f"no answer within {seconds:g} s", may_pass=True)
 
 
 def _outcome(act: Callable[[], object]) -> object:
