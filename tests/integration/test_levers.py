@@ -87,8 +87,8 @@ async def test_a_resume_without_a_terminal_counts_the_pods_and_needs_yes(levers:
     assert 'context "' in where
     assert f"leader: {socket.gethostname()} (Lease " in leader
     assert going == (
-        "taint-eviction: 4 pods leave now from 2 nodes (4 have no owner and will not come back), 1 stays held;"
-        " 1 budget would be violated (default/db)"
+        "taint-eviction: 4 pods leave now from 2 nodes (4 have no owner and will not come back: default/a, default/b,"
+        " default/c, default/db-0), 1 stays held; 1 budget would be violated (default/db)"
     )
     assert "nothing was changed: without a terminal this needs --yes" in refused
     assert "pause" in levers.data()
@@ -222,11 +222,15 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
             said = await it.pull("breaker", "reset")
             assert said.code == 2
             assert said.complaints.startswith(f"taint-eviction: acting on {it.server.url} (")
-            assert "3 pods leave now from 2 nodes (3 have no owner and will not come back);" in said.complaints
+            named = "default/p0, default/p1, default/p2"
+            assert (
+                f"3 pods leave now from 2 nodes (3 have no owner and will not come back: {named});" in said.complaints
+            )
             said = await it.pull("resume", "node/n1", "--dry-run")
             assert said.out == (
                 "if the circuit breaker were reset and only node/n1 were let go, 2 pods would leave now from 1 node"
-                " (2 have no owner and will not come back), 1 would stay held; no budget would be violated\n"
+                " (2 have no owner and will not come back: default/p0, default/p1), 1 would stay held; no budget"
+                " would be violated\n"
             )
             assert said.complaints.splitlines()[-1] == (
                 "taint-eviction: nothing was changed; to do it: taint-eviction pause,"
@@ -274,7 +278,10 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
     set_zones(levers)
     said = await levers.pull("resume", "--only", "zone/b", "--yes")
     assert said.code == 0
-    assert "1 pod leaves now from 1 node (1 has no owner and will not come back), 4 stay held" in said.complaints
+    assert (
+        "1 pod leaves now from 1 node (1 has no owner and will not come back: default/c), 4 stay held"
+        in said.complaints
+    )
     out = said.out.splitlines()
     assert out[0].startswith("all evictions are no longer paused")
     assert out[1] == "evictions from nodes outside of zone b are paused instead, also from those that join later"
@@ -293,7 +300,10 @@ async def test_zones_are_released_one_after_the_other(levers: Levers) -> None:
         " evictions from node n3); to let zone/a go besides zone/b: taint-eviction resume --only zone/b zone/a",
     )
     said = await levers.pull("resume", "--only", "zone/a", "zone/b", "--yes")
-    assert "3 pods leave now from 1 node (3 have no owner and will not come back), 1 stays held" in said.complaints
+    named = "default/a, default/b, default/db-0"
+    assert f"3 pods leave now from 1 node (3 have no owner and will not come back: {named}), 1 stays held" in (
+        said.complaints
+    )
     assert said.out.splitlines()[0].startswith("evictions are no longer paused for nodes outside of zone b (since ")
     await until(lambda: levers.left() == {"held", "waits"})
     selectors = [json.loads(value)["selector"] for key, value in levers.data().items() if "selector" in key]
@@ -407,6 +417,22 @@ async def test_a_dry_run_of_a_resume_counts_as_the_resume_does_and_writes_nothin
     assert levers.left() == {"a", "b", "c", "held", "waits", "db-0"}
 
 
+async def test_a_dry_run_of_a_resume_is_a_document_for_programs(levers: Levers) -> None:
+    """It has what the sentence has, and all pods."""
+    said = await levers.pull("resume", "node/n1", "--dry-run", "-o", "json")
+    document = json.loads(said.out)
+    assert (said.code, document["kind"], document["leading"]) == (0, "Release", True)
+    assert document["supposing"] == "only node/n1 were let go"
+    assert [document[name] for name in ("pods", "nodes", "stillHeld", "withoutOwner")] == [3, 1, 2, 3]
+    assert document["violatedBudgets"] == [{"namespace": "default", "name": "db"}]
+    assert document["commands"] == ["taint-eviction resume --only node/n1"]
+    assert {(row["name"], row["node"], row["owner"]) for row in document["pending"]} == {
+        ("a", "n1", None),
+        ("b", "n1", None),
+        ("db-0", "n1", None),
+    }
+
+
 async def test_a_dry_run_of_a_node_with_its_own_pause_names_the_end_of_that_pause(levers: Levers) -> None:
     """While nothing else is paused, --only would pause all other nodes."""
     await levers.pull("resume", "--yes")
@@ -444,6 +470,7 @@ async def test_a_resume_of_a_zone_suggests_how_to_release_only_that(levers: Leve
     ("words", "complaint"),
     [
         (("--only",), "--only needs what to release"),
+        (("-o", "json", "--yes"), "-o goes with --dry-run"),
         (("--only", "--all", "node/n2"), "--all ends every pause"),
         (
             ("--only", "node/n2", "namespace/default"),

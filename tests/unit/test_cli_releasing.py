@@ -16,6 +16,7 @@ from taint_eviction_lab.simulation.virtual_loop import run_virtually
 RELEASE = Release(frozenset([EVERYTHING]))
 PAUSED = ControlState(Pause())
 RESET = parse_rfc3339("2030-01-01T00:00:30Z") or 0.0
+HEAD = {"apiVersion": None, "now": None, "version": None, "identity": "a", "leading": None}
 NOT_READ = "the leader has not read the pauses and the breaker's state as they are now"
 
 
@@ -62,13 +63,13 @@ def counted(
 def test_the_numbers_are_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pods of all pages are there, for their budgets."""
     found = counted(monkeypatch, answer("x", "y", **{"continue": "t"}), answer("z"))
-    assert found == Going(3, 2, 1, 1, [{"name": "x"}, {"name": "y"}, {"name": "z"}], breaker_open=False)
+    assert found == Going(3, 2, 1, 1, [{"name": "x"}, {"name": "y"}, {"name": "z"}], breaker_open=False, head=HEAD)
 
 
 def test_the_numbers_are_known_although_a_later_page_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what needs the pods themselves is not known then."""
     found = counted(monkeypatch, answer("x", **{"continue": "t"}), Unanswered("too many requests"))
-    assert found == Going(3, 2, 1, 1, None, breaker_open=False)
+    assert found == Going(3, 2, 1, 1, None, breaker_open=False, head=HEAD)
 
 
 def test_a_leader_that_has_not_read_the_pauses_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +114,21 @@ def test_a_leader_that_has_not_read_a_reset_yet_is_asked_again(
 )
 def test_pods_that_nothing_recreates_are_told_before_they_go(without_owner: int | None, clause: str) -> None:
     """A controller of an earlier version does not say their number, which is not the same as none."""
-    going = Going(3, 2, 1, without_owner, None, breaker_open=False)
+    going = Going(3, 2, 1, without_owner, None, breaker_open=False, head=HEAD)
     assert clause in run_virtually(told(cast(Reached, None), going), 0.0)
+
+
+def test_of_pods_that_nothing_recreates_the_first_five_are_named() -> None:
+    """They have to be saved before they go. Others have an owner, or the leader does not say whose they are."""
+
+    def row(name: str, **owner: str | None) -> Mapping[str, Any]:
+        return {"namespace": "shop", "name": name, "mode": "evict", **owner}
+
+    rows = [row("web", owner="ReplicaSet/web"), row("untold"), *(row(f"bare-{n}", owner=None) for n in range(6))]
+    going = Going(8, 2, 0, 6, rows, breaker_open=False, head=HEAD)
+    named = "shop/bare-0, shop/bare-1, shop/bare-2, shop/bare-3, shop/bare-4, …"
+    said = run_virtually(told(cast(Reached, None), going), 0.0)
+    assert f"(6 have no owner and will not come back: {named}); no budget would be violated" in said
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,7 @@ def test_a_pod_that_waits_has_a_row_with_taint_toleration_and_deadline() -> None
         "taint": "k1=v:NoExecute",
         "toleration": "k1 for 30 s",
         "ceiling": None,
+        "owner": None,
         "adoption": None,
         "deadline": format_rfc3339(EPOCH + 30),
         "dueInSeconds": 19.75,

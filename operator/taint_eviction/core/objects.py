@@ -178,6 +178,11 @@ class ControllerRef(NamedTuple):
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
+    @property
+    def argument(self) -> str:
+        """How kubectl takes it."""
+        return f"{self.kind}/{self.name}"
+
 
 class PodDisruption(NamedTuple):
     """A pod's condition DisruptionTarget with status True: its writer was about to end the pod.

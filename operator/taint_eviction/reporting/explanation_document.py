@@ -57,7 +57,7 @@ def explanation_document(explanation: Explanation, status: Status, process: Proc
         "known": True,
         "uid": pod.ref.uid,
         "node": pod.node_name,
-        "owner": pod.controller and f"{pod.controller.kind}/{pod.controller.name}",
+        "owner": pod.controller and pod.controller.argument,
         "nodeSays": SHUTTING_DOWN if node is not None and node.node.is_shutting_down else None,
         "outcome": "deleted" if record.deleted else "leaves" if stays is None else "stays",
         "staysBecause": stays and stays.value,

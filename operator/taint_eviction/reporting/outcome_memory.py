@@ -103,7 +103,7 @@ class RememberedOutcome(NamedTuple):
             "name": self.ref.key.name,
             "uid": self.ref.uid,
             "node": self.node_name,
-            "owner": owner and f"{owner.kind}/{owner.name}",
+            "owner": owner and owner.argument,
             "taint": str(why.taint),
             "toleration": why.toleration and str(why.toleration),
             "byDefault": why.by_default,

@@ -391,6 +391,7 @@ def status_row(pending: Pending, status: Status, process: ProcessState, now: Mom
         "taint": str(deciding.taint),
         "toleration": deciding.toleration and str(deciding.toleration),
         "ceiling": deciding.ceiling and deciding.ceiling._asdict(),
+        "owner": pod.controller and pod.controller.argument,
         "adoption": whose(pod, status, process),
         **deadline(pending.decision, now),
         **eviction(pending, status, process, now),

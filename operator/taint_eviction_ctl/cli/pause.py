@@ -40,8 +40,9 @@ from taint_eviction_ctl.cli.control_state import (
     no_longer_lines,
     state_flags,
 )
-from taint_eviction_ctl.cli.flags import repeated_flag, verb
-from taint_eviction_ctl.cli.releasing import count_going, must_agree, release_flags, tell_leader, told
+from taint_eviction_ctl.cli.documents import echo_document
+from taint_eviction_ctl.cli.flags import output_flag, repeated_flag, verb
+from taint_eviction_ctl.cli.releasing import count_going, must_agree, release_document, release_flags, tell_leader, told
 from taint_eviction_ctl.cli.values import NODE_KINDS, ZONE_KINDS
 from taint_eviction_ctl.planning.wording import many
 
@@ -135,6 +136,7 @@ def pause(**flags: Any) -> None:
     allow_from_autoenv=False,
     help="Change nothing: say how many pods would leave if only these were let go, also from behind an open breaker.",
 )
+@output_flag("table", "json", "yaml", text="Of --dry-run: a sentence, or a document for programs.")
 @release_flags
 def resume(**flags: Any) -> None:
     """Resume evictions that were paused.
@@ -153,7 +155,7 @@ def resume(**flags: Any) -> None:
     `resume zone/NAME --dry-run` says how many pods would leave if only this zone were let go. It also counts pods that
     an open circuit breaker, a pause of all evictions or a pause of the zone holds now. If an earlier `--only` let other
     zones go, it counts the pods that would leave in addition. It writes nothing, asks nothing, and names the commands
-    that let the zone go.
+    that let the zone go. It names pods that nothing recreates; `-o json` has all pods.
 
     Exit codes: 0 the pauses have ended, or there were none, or the dry run has answered; 1 you did not agree; 2 wrong
     usage, or neither a terminal nor --yes, or only the pause of an earlier --only holds what is named; 3 the API server
@@ -162,6 +164,8 @@ def resume(**flags: Any) -> None:
     scopes = _scopes(flags)
     if (scopes or flags["only"]) and flags["everything"]:
         raise click.UsageError("--all ends every pause: it takes no nodes, no zone, no namespace and no --only")
+    if flags["output"] != "table" and not flags["dry_run"]:
+        raise click.UsageError("-o goes with --dry-run")
     if flags["only"] and not scopes:
         raise click.UsageError("--only needs what to release, as zone/NAME, node/NAME or namespace/NAME")
     if flags["only"] or flags["dry_run"]:
@@ -460,17 +464,20 @@ async def _say_what_would_leave(on: Reached, chosen: Sequence[PauseScope], flags
         give_up(ExitCode.USAGE, refused)
     if isinstance(going, str):
         give_up(ExitCode.UNREACHABLE, await told(on, going))
-    supposing = ["the circuit breaker were reset"] if going.breaker_open else []
-    supposing += _supposed(standing, chosen, besides, ended)
-    click.echo(await told(on, going, " and ".join(supposing)))
-    steps = _steps(standing, every, ended, going.breaker_open)
+    clauses = ["the circuit breaker were reset"] if going.breaker_open else []
+    supposing = " and ".join([*clauses, *_supposed(standing, chosen, besides, ended)])
+    steps = [f"taint-eviction {step}" for step in _steps(standing, every, ended, going.breaker_open)]
+    if flags["output"] != "table":
+        echo_document(await release_document(on, going, supposing, steps), flags["output"])
+    else:
+        click.echo(await told(on, going, supposing))
     staying = ControlState() if ended is None else replace(standing.without(ended), latch=None)
     for line in [] if chosen and steps else held_back(staying):
         complain(line)
     if not chosen and staying.pauses():
         complain("to end every pause: taint-eviction resume --all")
     if steps:
-        complain("nothing was changed; to do it: " + ", then ".join(f"taint-eviction {step}" for step in steps))
+        complain(f"nothing was changed; to do it: {', then '.join(steps)}")
     return ExitCode.OK
 
 

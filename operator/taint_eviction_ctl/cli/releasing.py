@@ -4,7 +4,7 @@ this. If the number is not known, the command says so and still asks.
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ MAX_PODS = 100_000
 _MAX_SECONDS = 15.0
 # The leader reads the pauses every two seconds.
 _LOOKS, _LOOK_SECONDS = 4, 1.0
+_MAX_NAMES = 5
 
 Row = Mapping[str, Any]
 
@@ -48,7 +49,8 @@ class Going:
     """What the leader says of a release: how many pods leave, from how many nodes, and how many due ones stay held.
 
     ``without_owner``: how many of the pods that leave nothing recreates, None: the leader does not say it. ``rows``:
-    the pods that leave; None: they are not all known. ``breaker_open``: the leader's breaker is open.
+    the pods that leave; None: they are not all known. ``breaker_open``: the leader's breaker is open. ``head``: who
+    says it, and when.
     """
 
     pods: int
@@ -57,6 +59,7 @@ class Going:
     without_owner: int | None
     rows: list[Row] | None
     breaker_open: bool
+    head: Document
 
 
 async def tell_leader(on: Reached, flags: Mapping[str, Any]) -> None:
@@ -90,7 +93,8 @@ async def count_going(on: Reached, flags: Mapping[str, Any], standing: ControlSt
             first = await _up_to_date(asking, query, standing)
         # A controller of another version may not say how many have no owner.
         numbers = first["pendingTotal"], first["pendingNodes"], first["stillHeld"], first.get("withoutOwner")
-        counted = Going(*numbers, rows=None, breaker_open=bool(first["breaker"]["open"]))
+        head = {name: first.get(name) for name in ("apiVersion", "now", "version", "identity", "leading")}
+        counted = Going(*numbers, rows=None, breaker_open=bool(first["breaker"]["open"]), head=head)
     except Unanswered as error:
         return str(error)
     except TimeoutError:
@@ -129,6 +133,23 @@ def _knows(document: Document, standing: ControlState) -> bool:
     return standing.reset_epoch is None or since_epoch is None or since_epoch > standing.reset_epoch
 
 
+async def release_document(on: Reached, going: Going, supposing: str, steps: Sequence[str]) -> Document:
+    """Return for programs what ``told`` says; ``steps``: the commands that do it, none if nothing holds these pods."""
+    budgets = await _violated(on, going.rows)
+    return {
+        **going.head,
+        "kind": "Release",
+        "supposing": supposing or None,
+        "pods": going.pods,
+        "nodes": going.nodes,
+        "stillHeld": going.still_held,
+        "withoutOwner": going.without_owner,
+        "violatedBudgets": None if isinstance(budgets, str) else [budget._asdict() for budget in budgets],
+        "commands": list(steps),
+        "pending": going.rows,
+    }
+
+
 async def told(on: Reached, going: Going | str, supposing: str = "") -> str:
     """Return one line on the pods that would be evicted; ``supposing``: if what were done, "": what is done next."""
     if isinstance(going, str):
@@ -152,26 +173,45 @@ def _for_good(going: Going) -> str:
         case 0:
             return ""
         case count:
-            return f" ({count} {'has' if count == 1 else 'have'} no owner and will not come back)"
+            names = _first(sorted(_key(row) for row in going.rows or () if row.get("owner", "") is None))
+            has = "has" if count == 1 else "have"
+            return f" ({count} {has} no owner and will not come back{names and ': '}{names})"
 
 
 async def _budgets(on: Reached, rows: list[Row] | None) -> str:
-    """Return which budgets the evictions would violate: those by the eviction API violate none."""
-    if rows is None:
-        return f"which budgets would be violated is not known: the leader has not named all within {_MAX_SECONDS:g} s"
-    deleted = {NamespacedName(row["namespace"], row["name"]) for row in rows if row["mode"] == "delete"}
-    if not deleted:
+    found = await _violated(on, rows)
+    if isinstance(found, str):
+        return f"which budgets would be violated is not known: {found}"
+    if not found:
         return "no budget would be violated"
+    return f"{many(len(found), 'budget')} would be violated ({_first(found)})"
+
+
+async def _violated(on: Reached, rows: list[Row] | None) -> list[NamespacedName] | str:
+    """Return which budgets the evictions would violate (those by the eviction API violate none), or why that is not
+    known.
+    """
+    if rows is None:
+        return f"the leader has not named all within {_MAX_SECONDS:g} s"
+    deleted = {_key(row) for row in rows if row["mode"] == "delete"}
+    if not deleted:
+        return []
     try:
         async with asyncio.timeout(_MAX_SECONDS):
             inventory = await read_namespaces(on.calls, sorted({key.namespace for key in deleted}))
     except CallFailed as error:
-        return f"which budgets would be violated is not known: {error}"
+        return str(error)
     except TimeoutError:
-        return f"which budgets would be violated is not known: they could not be listed within {_MAX_SECONDS:g} s"
-    found = violated_budgets(inventory, deleted)
-    names = f" ({', '.join(map(str, found[:5]))}{', …' if len(found) > 5 else ''})" if found else ""
-    return f"{many(len(found), 'budget') if found else 'no budget'} would be violated{names}"
+        return f"they could not be listed within {_MAX_SECONDS:g} s"
+    return violated_budgets(inventory, deleted)
+
+
+def _key(row: Row) -> NamespacedName:
+    return NamespacedName(row["namespace"], row["name"])
+
+
+def _first(names: Sequence[NamespacedName]) -> str:
+    return ", ".join(map(str, names[:_MAX_NAMES])) + (", …" if len(names) > _MAX_NAMES else "")
 
 
 def must_agree(flags: Mapping[str, Any], question: str) -> None:
