@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import resource
+import socket
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
@@ -221,6 +222,73 @@ async def test_while_all_connections_are_being_answered_a_new_one_is_closed() ->
         goes_on.set()
         assert {(await answer(each))[1] for each in served} == {"at last"}
     await port.stop()
+
+
+# Many connections
+
+
+def connected_from(address: str, port: HttpPort, count: int, sent: bytes = b"") -> list[socket.socket]:
+    """Connect as often as this from an address of this machine, faster than the port accepts, and send something."""
+    made = []
+    for _ in range(count):
+        client = socket.socket()
+        client.bind((address, 0))
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            client.connect(("127.0.0.1", port.port))
+        if sent:
+            client.send(sent)
+        made.append(client)
+    return made
+
+
+async def first_bytes(client: socket.socket) -> bytes:
+    """Receive what comes first; b"" once the connection is closed."""
+    try:
+        async with asyncio.timeout(0.5):
+            return await asyncio.get_running_loop().sock_recv(client, 12)
+    except ConnectionError:
+        return b""
+
+
+async def test_an_address_that_opens_many_connections_displaces_none_of_another(port: HttpPort) -> None:
+    """However long those wait for their request: the many displace each other."""
+    [quiet] = connected_from("127.0.0.1", port, 1)
+    many = connected_from("127.0.0.2", port, MAX_CONNECTIONS - 1)
+    await asyncio.sleep(0.1)
+    more = connected_from("127.0.0.2", port, 3 * MAX_CONNECTIONS)
+    assert await first_bytes(many[0]) == b""
+    quiet.send(GET)
+    assert await first_bytes(quiet) == b"HTTP/1.1 200"
+    for each in (quiet, *many, *more):
+        each.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2", "127.0.0.1"], ids=["of others", "of its own address"])
+async def test_a_request_among_hundreds_of_connections_that_come_at_once_is_answered(
+    port: HttpPort, address: str
+) -> None:
+    """Clients that wait to be accepted keep nobody out, and who was accepted has time to ask."""
+    before = connected_from(address, port, MAX_CONNECTIONS - 1 if address == "127.0.0.1" else 300)
+    [probe] = connected_from("127.0.0.1", port, 1, GET)
+    after = connected_from(address, port, 300)
+    assert await first_bytes(probe) == b"HTTP/1.1 200"
+    for each in (*before, probe, *after):
+        each.close()
+
+
+async def test_one_that_is_accepted_later_takes_no_place_of_many_addresses_that_are_just_asking(
+    port: HttpPort,
+) -> None:
+    """Each of them has time to ask; those that ask nothing then make room."""
+    first = [client for number in range(MAX_CONNECTIONS) for client in connected_from(f"127.0.1.{number}", port, 1)]
+    [late] = connected_from("127.0.0.1", port, 1)
+    assert await first_bytes(late) == b""
+    await asyncio.sleep(0.1)
+    [later] = connected_from("127.0.0.1", port, 1, GET)
+    assert await first_bytes(later) == b"HTTP/1.1 200"
+    for each in (*first, late, later):
+        each.close()
 
 
 async def test_stopping_ends_open_connections(port: HttpPort) -> None:

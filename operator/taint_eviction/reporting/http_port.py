@@ -2,8 +2,10 @@
 
 Each connection holds at most a request's head and one answer: there are no bodies, and a connection is closed after its
 answer. A head must be complete within a few seconds and 16 kB. If all connections are taken, the oldest one without a
-complete request, or with its answer, is closed for a new one; so other clients keep no probe of the kubelet out. The
-general servers of Python keep up to 1 MB of unfinished headers for each of any number of connections.
+complete request, or with its answer, is closed for a new one: of the address that has most. So other clients keep no
+probe of the kubelet out, however fast they connect. That is decided before anything is made for a connection, so this
+module accepts them itself. The general servers of Python keep up to 1 MB of unfinished headers for each of any number
+of connections.
 
 This module knows no paths (``probe_server``).
 
@@ -13,8 +15,12 @@ Reference: https://www.rfc-editor.org/rfc/rfc9112
 import asyncio
 import contextlib
 import logging
+import os
 import resource
+import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -32,8 +38,19 @@ _ANSWER_SECONDS = 10.0
 _LINGER_SECONDS = 1.0
 _MAX_PARAMETERS = 20
 
-# All ports together leave three quarters of the open files to the API server's connections, and to files. Each may
-# have as many clients waiting to be accepted as it has connections; they are accepted before others can be closed.
+# A new connection has so long to bring its request before one of the same address may take its place. A client on the
+# network of the cluster needs a few milliseconds.
+_ITS_SECONDS = 0.05
+# Clients that wait to be accepted: a queue that is full makes the kernel drop those of others, too.
+_QUEUE = 4096
+# How many are accepted in one pass of the event loop, most of them only to be closed at once.
+_AT_ONCE = 256
+# How long no client is accepted once no file is left for one.
+_PAUSE_SECONDS = 1.0
+
+# All ports together leave three quarters of the open files to the API server's connections, and to files. In one pass
+# of the event loop all connections of a port may be given to new clients; those in whose place they come are closed in
+# the next one.
 _SHARE_OF_OPEN_FILES = 16
 
 # Malformed requests of this time are one line in the log.
@@ -96,16 +113,28 @@ def connections_allowed() -> int:
     return MAX_CONNECTIONS if soft < 0 else max(1, min(MAX_CONNECTIONS, soft // _SHARE_OF_OPEN_FILES))
 
 
+@dataclass(slots=True, eq=False)
+class _Client:
+    """Its connection, since when that is there, by the loop's clock, and how far its one request has come."""
+
+    connection: socket.socket
+    address: str
+    since: float
+    asks: bool = True
+    answered: bool = False
+
+
 class HttpPort:
     """Serves from ``start`` to ``stop``; ``handle`` answers, and never raises."""
 
     def __init__(self, address: Address, handle: Handler) -> None:
         self._address = address
         self._handle = handle
-        self._server: asyncio.Server | None = None
+        self._listeners: list[socket.socket] = []
         self._room = MAX_CONNECTIONS
-        # The connections, oldest first, and whether each may be closed: it waits for its request, or has its answer.
-        self._waiting: dict[asyncio.StreamWriter, bool] = {}
+        # Oldest first, without those that were closed for others.
+        self._clients: dict[_Client, asyncio.Task[None]] = {}
+        self._by_address: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._malformed = 0
         self._said_at: float | None = None
@@ -114,61 +143,112 @@ class HttpPort:
     @property
     def port(self) -> int:
         """The port of the running server; before ``start`` the port of the address."""
-        sockets = self._server.sockets if self._server is not None else ()
-        return int(sockets[0].getsockname()[1]) if sockets else self._address.port
+        return int(self._listeners[0].getsockname()[1]) if self._listeners else self._address.port
 
     async def start(self) -> None:
         """Listen; raise ``ListenError`` if the address is in use or unavailable."""
         self._room = connections_allowed()
+        loop, host = asyncio.get_running_loop(), self._address.host or None
         try:
-            self._server = await asyncio.start_server(
-                self._connected,
-                self._address.host or None,
-                self._address.port,
-                limit=_MAX_HEAD_BYTES,
-                backlog=self._room,
-            )
+            # It knows names of hosts, and all addresses of this one.
+            bound = await loop.create_server(asyncio.Protocol, host, self._address.port, start_serving=False)
+            self._listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in bound.sockets]
+            bound.close()
+            for listener in self._listeners:
+                listener.setblocking(False)
+                listener.listen(_QUEUE)
+                loop.add_reader(listener, self._accept, listener)
         except OSError as error:
+            await self.stop()
             raise ListenError(f"cannot listen on {self._address}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         """Stop listening and end open connections. May be called again."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.close()
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # Connections
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._waiting) >= self._room:
-            oldest = next((each for each, waits in self._waiting.items() if waits), writer)
-            oldest.transport.abort()
-            if oldest is writer:
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept clients that wait. Others may follow in the next pass of the event loop: it has other work as well."""
+        loop, admitted = asyncio.get_running_loop(), 0
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, peer = listener.accept()
+            except (BlockingIOError, ConnectionError):
                 return
-            del self._waiting[oldest]
-        self._waiting[writer] = True
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="http")
+            except OSError as error:
+                # No file is left for it.
+                logger.warning("no client can connect to port %d for %g s: %s", self.port, _PAUSE_SECONDS, error)
+                loop.remove_reader(listener)
+                loop.call_later(_PAUSE_SECONDS, self._accept_again, listener)
+                return
+            admitted += self._admit(_Client(accepted, str(peer[0]), loop.time()))
+            if admitted >= self._room:
+                return
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _admit(self, new: _Client) -> bool:
+        """Serve a connection, in the place of another one if all are taken; or close it, and return False."""
+        if len(self._clients) >= self._room:
+            oldest = self._displaced_by(new)
+            if oldest is None:
+                new.connection.close()
+                return False
+            self._clients.pop(oldest).cancel()
+            self._by_address[oldest.address] -= 1
+        new.connection.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._serve(new), name="http")
+        self._clients[new] = task
+        self._by_address[new.address] += 1
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda ended: self._ended(new, ended))
+        return True
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            # The client may go at any moment, and a connection that was closed for another one is gone as well.
-            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-                await self._answer_one(reader, writer)
-                # It has its answer, so it may be closed for a new connection.
-                if writer in self._waiting:
-                    self._waiting[writer] = True
+    def _displaced_by(self, new: _Client) -> _Client | None:
+        """Return the connection that is closed for a new one; None: the new one is closed.
+
+        It is the oldest without a complete request, or with its answer, of the address that has most connections.
+
+        So who opens many connections displaces no address that has fewer. Those of an address that has not more, once
+        the new one is there, have had time for their request before they are closed.
+        """
+        found, most, own = None, 0, self._by_address[new.address]
+        for each in self._clients:
+            has = self._by_address[each.address]
+            had_time = each.answered or new.since - each.since >= _ITS_SECONDS
+            may_go = (each.asks or each.answered) and (has > own + 1 or (has >= own and had_time))
+            if may_go and has > most:
+                found, most = each, has
+        return found
+
+    def _ended(self, client: _Client, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        client.connection.close()
+        if self._clients.pop(client, None) is not None:
+            self._by_address[client.address] -= 1
+        self._by_address += Counter()  # Without those that have none.
+
+    async def _serve(self, client: _Client) -> None:
+        # The client may go at any moment.
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection(sock=client.connection, limit=_MAX_HEAD_BYTES)
+            try:
+                await self._answer_one(reader, writer, client)
+                client.answered = True
                 await self._linger(reader, writer)
-        finally:
-            self._waiting.pop(writer, None)
-            writer.transport.abort()
+            finally:
+                writer.transport.abort()
 
-    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: _Client) -> None:
         """Read and answer the connection's request."""
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
@@ -180,8 +260,7 @@ class HttpPort:
         except _Malformed as why:
             await self._refuse(writer, why)
             return
-        if writer in self._waiting:
-            self._waiting[writer] = False
+        client.asks = False
         if request.method in ("GET", "HEAD"):
             # One request begins in a pass of the event loop: many at once must not keep it from its other work.
             async with self._turn:
