@@ -282,6 +282,20 @@ async def test_while_a_controller_with_another_lease_adopts_the_command_does_not
     assert is_adopted(at, "web") is (code == 2)
 
 
+async def test_a_pod_that_only_says_that_it_adopts_does_not_stop_the_command(at: ClientStage, tmp_path: Path) -> None:
+    """Whoever may create pods in some namespace may write these labels and flags: its account may not patch pods."""
+    adopted(at, "web", note(300))
+    path, denied = "/subjectaccessreviews", '{"status": {"allowed": false}}'
+    at.server.faults.add(path=path, status=201, message=denied, plain_text=True)
+    other = pod_object("tenant", "other", "n1")
+    other["metadata"]["labels"] = {"app.kubernetes.io/name": NAME}
+    other["spec"] |= {"serviceAccountName": "default"}
+    other["spec"]["containers"] = [{"name": "controller", "image": "i", "args": ["run", "--adopt"]}]
+    at.server.create("pods", other)
+    result = await hand_back(tmp_path)
+    assert (result.exit_code, is_adopted(at, "web")) == (0, False)
+
+
 async def test_a_lease_that_is_named_by_a_variable_is_the_lease_of_the_command(at: ClientStage, tmp_path: Path) -> None:
     """The manifests name it after the account, which a kustomization renames; the API server adds a version."""
     adopted(at, "web", note(300))

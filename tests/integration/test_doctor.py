@@ -408,6 +408,24 @@ async def test_another_installation_is_reported_as_wrong(at: ClientStage, tmp_pa
     assert "there are others, of Leases taint-eviction/taint-eviction-controller" in result.stdout
 
 
+async def test_pods_that_only_say_that_they_are_a_controller_are_no_installation(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """Whoever may create pods in some namespace may write these labels and flags: its account may not delete pods."""
+    at.server.faults.clear()
+    at.server.faults.add(path=REVIEWS, status=201, message=DENIED, plain_text=True)
+    add_replica(at, "one", "n1")
+    add_manager(at)
+    pod = pod_object("tenant", "controller-1", "n1")
+    pod["metadata"]["labels"] = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+    pod["spec"] |= {"serviceAccountName": "default"}
+    pod["spec"]["containers"][0]["args"] = ["run", "--adopt"]
+    at.server.create("pods", pod)
+    found = await findings(tmp_path)
+    assert "installations" not in found
+    assert found["built-in controller"]["advice"].startswith("both evict")
+
+
 async def test_replicas_of_two_versions_are_reported_as_wrong(at: ClientStage, tmp_path: Path) -> None:
     """A rollout has not finished; both versions are named."""
     add_replica(at, "one", "n1", "0.1.0")

@@ -31,6 +31,7 @@ from taint_eviction_ctl.cli.control_state import Reached, change_control_state, 
 from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.giving_back import GivingBack, MarkedPod, give_back_all, list_marked, patch_line
 from taint_eviction_ctl.installation.adoption_right import AdoptionRight, RightKept
+from taint_eviction_ctl.installation.pretenders import that_may
 from taint_eviction_ctl.installation.replicas import CONTROLLER, read_replicas
 from taint_eviction_ctl.planning.wording import many
 
@@ -120,7 +121,8 @@ async def _need_the_right_place(on: Reached, lease: NamespacedName) -> None:
     """End the command if no leader could read its order: a controller with another Lease would go on adopting."""
     query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
     listed = list_items(on.calls, ApiRequest("list", "pods", query=query), lambda pod: read_replicas([pod], "pods")[0])
-    others = {each.lease async for some in listed for each in some if each.adopts and not each.dry_run} - {lease}
+    seen = [each async for some in listed for each in some if each.adopts and not each.dry_run]
+    others = {each.lease for each in await that_may(on.calls, seen, "patch")} - {lease}
     if others:
         where = [f"--lease-namespace {other.namespace} --lease-name {other.name}" for other in sorted(others)]
         give_up(

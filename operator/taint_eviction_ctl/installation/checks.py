@@ -36,6 +36,7 @@ from taint_eviction_ctl.installation.guards import (
     find_kept_on_lost_nodes,
     find_lost_guards,
 )
+from taint_eviction_ctl.installation.pretenders import that_may
 from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
 
 # The first minor version in which the built-in controller is a controller of its own; the newest known version.
@@ -287,8 +288,10 @@ class Installation:
         """Return the Leases of other installations that evict, and whether they take countdowns over."""
         pods = await self._list("pods", ApiRequest("list", "pods", query={"labelSelector": _OWN_PODS})) or ()
         own = {self._lease, *(replica.lease for replica in replicas)}
-        others = [each for each in read_replicas(pods, "pods")[0] if not each.dry_run and each.lease not in own]
-        return {each.lease: any(other.adopts for other in others if other.lease == each.lease) for each in others}
+        seen = [each for each in read_replicas(pods, "pods")[0] if not each.dry_run and each.lease not in own]
+        others = await that_may(self._calls, seen, "delete")
+        adopters = await that_may(self._calls, (each for each in others if each.adopts), "patch")
+        return {each.lease: any(other.lease == each.lease for other in adopters) for each in others}
 
     async def _other_installations(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         """Report controllers with a Lease of their own elsewhere in the cluster: two leaders evict, not one."""
