@@ -116,6 +116,34 @@ def test_a_namespace_that_comes_later_takes_part_from_the_current_turn_on() -> N
     assert it.all() == ["b1", "a4", "b2", "a5", "b3"]
 
 
+def test_namespaces_whose_calls_hang_come_last_on_all_nodes() -> None:
+    """Neither the turns of their nodes nor their overdue pods put them before others, until they hang no more."""
+    it = WaitingPods()
+    for node in "abc":
+        it.crowd([f"{node}1", f"{node}2"], key(node, "tenant"), 0)
+    it.add("exempt", FlowKey("d", "tenant", "", bypasses_limits=True), 0)
+    it.crowd(["shop1", "shop2"], key("a", "shop"), 100)
+    it.flows.put_last(frozenset({"tenant"}))
+    assert [it.take(), it.take(), it.take(), it.take()] == ["shop1", "shop2", "exempt", "b1"]
+    it.crowd(["shop3", "shop4"], key("b", "shop"), 100)
+    assert it.take() == "shop3"
+    it.flows.put_last(frozenset())
+    assert it.take() == "a1"
+
+
+def test_a_namespace_whose_calls_hang_no_more_is_called_by_its_limit_in_turn() -> None:
+    """It comes last among the flows that a limit keeps back, too, and loses no place there."""
+    it = WaitingPods(EvictionPolicy(total=Limit(1.0, 1)))
+    it.crowd(["a1", "a2"], key("a", "tenant"), 0)
+    it.crowd(["b1", "b2"], key("b", "shop"), 100)
+    it.flows.put_last(frozenset({"tenant"}))
+    assert it.evict(0) == ["b1"]
+    assert it.evict(1) == ["b2"]
+    it.flows.put_last(frozenset())
+    it.add("b3", key("b", "shop"), 100)
+    assert (it.evict(2), it.evict(3), it.evict(4)) == (["a1"], ["a2"], ["b3"])
+
+
 def test_nodes_take_turns() -> None:
     """A node with three pods that are long overdue does not get three turns before another node gets one."""
     it = WaitingPods()

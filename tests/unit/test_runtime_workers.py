@@ -41,6 +41,23 @@ async def test_a_worker_is_lent_once_its_attempt_has_waited_for_a_second() -> No
 
 
 @virtually
+async def test_a_namespace_hangs_while_three_of_its_attempts_wait_long() -> None:
+    """One that works through many pods does not, nor does what has no namespace."""
+    workers = Workers(20, Freed(), 100)
+    slow = [workers.assign("tenant") for _ in range(3)]
+    busy = [workers.assign("shop") for _ in range(3)] + [workers.assign() for _ in range(3)]
+    await until(0.9)
+    for worker in busy[:3]:
+        await worker.take()
+    assert workers.hanging == frozenset()
+    await until(1)
+    assert workers.hanging == {"tenant"}
+    slow.pop().leave()
+    assert workers.hanging == frozenset()
+    leave(*slow, *busy)
+
+
+@virtually
 async def test_who_has_lent_its_worker_waits_for_one_in_turn() -> None:
     """First come, first served, and never more than there are."""
     workers = Workers(1, Freed(), 100)

@@ -235,6 +235,11 @@ class EvictionQueue:
         at = self._stabilizing.next_fire_at()
         return at if at is None or at < self._unlisted_since else at + self._more_seconds
 
+    def put_last(self, namespaces: frozenset[str]) -> None:
+        """Let the due pods of these namespaces, and of no others, come after all others of their kind."""
+        for queue in (self._due_first, self._due_again, self._due_unanswered):
+            queue.put_last(namespaces)
+
     def take(self, now: float, retry: bool, only_bypassing: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
         """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin.
 

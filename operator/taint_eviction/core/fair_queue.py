@@ -5,6 +5,8 @@ a whole. If a limit is used up, its flows wait aside; once the limit has room, i
 takes part again. A flow that is held waits until ``reconsider`` is called. Every waiting pod can be cancelled.
 Exempt flows come before all others, the most overdue first. No limit applies to them, and their evictions take no turn
 from their node and namespace.
+Namespaces whose calls hang (``put_last``) come after all others on all nodes, whatever their turn is: an admission
+webhook of theirs must not keep others waiting.
 A node that comes later takes part from the current turn on: it neither overtakes the others indefinitely, nor waits
 until they are done. So while a node waits, every other node gets at most one turn more than this node. The same holds
 for the namespaces of a node. In each turn, nodes with a namespace that has not yet had its turn there are first, and of
@@ -103,6 +105,7 @@ class _Turns:
 
 
 class _Place(NamedTuple):
+    last: bool
     turn: int
     has_had_turn_on_node: bool
     fire_at: float
@@ -146,6 +149,7 @@ class FairQueue:
         self._kept: dict[TokenBucket, _Kept] = {}
         self._calls: list[tuple[float, int, TokenBucket]] = []
         self._turns = _Turns()
+        self._last: frozenset[str] = frozenset()
         self._counted = 0
         self._blocked = 0
         # How many pods are in flows that bypass limits and are not held.
@@ -220,6 +224,13 @@ class FairQueue:
         call = self._next_call()
         return None if call is None else max(now, call[0])
 
+    def put_last(self, namespaces: frozenset[str]) -> None:
+        """Put the flows of these namespaces after all others, and those of no other ones."""
+        moved_up, self._last = self._last - namespaces, namespaces
+        for flow in self._flows.values() if moved_up else ():
+            if flow.key.namespace in moved_up and flow.place is not None:
+                self._put(flow)
+
     def holds(self, key: FlowKey) -> bool:
         """Return whether a flow was held when that was checked last."""
         flow = self._flows.get(key)
@@ -261,7 +272,8 @@ class FairQueue:
             heapq.heappop(flow.entries)
         node, namespace = _sharers(flow.key)
         turns = (-1, False) if flow.key.bypasses_limits else (self._turns.next(node), self._turns.has_had(namespace))
-        return _Place(*turns, flow.entries[0].fire_at, flow.entries[0].order, flow)
+        last = flow.key.namespace in self._last
+        return _Place(last, *turns, flow.entries[0].fire_at, flow.entries[0].order, flow)
 
     def _first(self, places: list[_Place]) -> _Flow | None:
         """Return the first flow; correct outdated places on the way."""

@@ -4,7 +4,7 @@ A pod has no task and no timer of its own: a task exists only while its eviction
 that a stepped or suspended clock is noticed, and that ``beat_age_seconds`` shows whether the loop still runs.
 After a pause (no work was in flight), a few workers start and more follow (``slow_start``): an API server that is short
 of CPU deletes the first pods, instead of marking twenty before it deletes any. While many calls have waited long for an
-answer, few workers start as well: the API server is busy enough.
+answer, few workers start as well: the API server is busy enough. Namespaces whose attempts wait long come last.
 An eviction overtakes a take-back of its pod's condition, which is cancelled: a call that hangs delays no eviction.
 Invariants: never two evictions of one pod at a time (the core hands out none that is in flight), never more
 pieces that hold a worker than there are workers, and never more retries that hold one than half the number of workers.
@@ -107,10 +107,11 @@ class Driver:
         if free <= 0:
             return _LONGEST_WAIT_SECONDS
         free_for_retries = max(0, self._allowed() // 2 - self.workers.retrying)
+        self._live.put_last(self.workers.hanging)
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
             is_retry = not isinstance(work, Eviction) or work.tries > 0
-            worker = self.workers.assign(is_retry=is_retry)
+            worker = self.workers.assign(work.ref.key.namespace, is_retry=is_retry)
             task = asyncio.create_task(self._carry_out(work, worker), name=f"evict {work.ref}")
             self._running[task] = None
             if isinstance(work, TakeBack):

@@ -85,6 +85,10 @@ class Live:
         """Return when work is due next, None if none is. ``retries`` False: first tries only."""
         return self._attempts.next_at(now, retries)
 
+    def put_last(self, namespaces: frozenset[str]) -> None:
+        """Let evictions of these namespaces come last; see ``Attempts.put_last``."""
+        self._attempts.put_last(namespaces)
+
     def take_due(self, max_works: int, max_retries: int) -> list[Work]:
         """Begin due work; see ``Attempts.take_due``."""
         now = self.clock.now()

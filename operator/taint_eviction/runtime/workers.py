@@ -11,9 +11,13 @@ Does not choose what is attempted, nor when (``driver``). Invariant: no more wor
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 _LENT_AFTER_SECONDS = 1.0
+
+# A namespace hangs when this many of its attempts wait long: those of an admission webhook that does not answer do.
+_HANGING = 3
 
 
 class Workers:
@@ -54,9 +58,15 @@ class Workers:
         """Count the workers that are lent."""
         return min(len(self._waiting_long), self._max_lent)
 
-    def assign(self, *, is_retry: bool = False) -> "Worker":
-        """Assign a worker that is free."""
-        worker = Worker(self, is_retry)
+    @property
+    def hanging(self) -> frozenset[str]:
+        """The namespaces of which several attempts have waited long."""
+        waiting = Counter(worker.namespace for worker in self._waiting_long if worker.namespace)
+        return frozenset(namespace for namespace, count in waiting.items() if count >= _HANGING)
+
+    def assign(self, namespace: str = "", *, is_retry: bool = False) -> "Worker":
+        """Assign a worker that is free; ``namespace``: that of the attempt's pod, "" if there is none."""
+        worker = Worker(self, namespace, is_retry)
         self._hold(worker)
         return worker
 
@@ -114,7 +124,8 @@ class Workers:
 class Worker:
     """The claim of one attempt to a worker; ``is_retry``: the attempt was made before, or takes something back."""
 
-    def __init__(self, workers: Workers, is_retry: bool) -> None:
+    def __init__(self, workers: Workers, namespace: str, is_retry: bool) -> None:
+        self.namespace = namespace
         self.is_retry = is_retry
         self._workers = workers
 
