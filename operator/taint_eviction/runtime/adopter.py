@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -191,7 +191,8 @@ class Adopter:
         # Countdowns that run.
         self._countdowns = Countdowns(self._nodes, self._pods, settings.before_seconds, settings.from_seconds)
         self._rate = MarkRate()
-        self._queue: deque[Late] = deque()
+        # What is late, by namespace, each nearest timer first.
+        self._queue: dict[str, deque[Late]] = {}
         self._asked_at = self._next_at = -math.inf
         self._rests_until: dict[PodRef, float] = {}
         # Until when a pod is not marked again, unless the watch brings this version of it.
@@ -355,18 +356,20 @@ class Adopter:
                     await self._changed.wait()
                     await asyncio.sleep(_GATHER_SECONDS)
 
+    def _young(self) -> Counter[str]:
+        """Count by namespace the writes that have not waited long for an answer."""
+        now = self._clock.now().at
+        return Counter(ref.key.namespace for ref, since in self._under_way.items() if now - since < _LENDS_SECONDS)
+
     def _room(self) -> int:
         """Return how many writes may begin now."""
-        now = self._clock.now().at
-        young = sum(now - since < _LENDS_SECONDS for since in self._under_way.values())
-        return min(self._settings.parallelism - young, _MAX_UNDER_WAY - len(self._under_way))
+        return min(self._settings.parallelism - self._young().total(), _MAX_UNDER_WAY - len(self._under_way))
 
-    def _has_place(self, ref: PodRef) -> bool:
-        """Return whether a write may begin: fewer for the namespace of this pod are under way than places are free.
+    def _has_place(self, namespace: str) -> bool:
+        """Return whether a write may begin: fewer for this namespace are under way than places are free.
 
         So writes that hang, in whatever namespaces, leave a place for the next one.
         """
-        namespace = ref.key.namespace
         of_namespace = sum(each.key.namespace == namespace for each in self._under_way)
         return self._room() > 0 and of_namespace < _MAX_UNDER_WAY - len(self._under_way)
 
@@ -388,17 +391,36 @@ class Adopter:
             passed_over |= {ref for ref, (until, _) in self._unseen.items() if until > now}
             passed_over |= {ref for ref, refusal in self._refusals.items() if refusal.retry_at > now}
             late, next_at = self._countdowns.late(now, self._rate.per_second, passed_over)
-            self._queue = deque(late)
+            self._queue.clear()
+            for each in late:
+                self._queue.setdefault(each.ref.key.namespace, deque()).append(each)
             # Those that were passed over come again; more facts and marks make it sooner.
             self._next_at = -math.inf if late or passed_over else next_at
         while self._queue and self._room() > 0:
-            ref = self._queue.popleft().ref
-            record = self._pods.find(ref)
-            if record is not None and not may_be_marked(record.pod):
-                self._refuse(ref, CallFailed(_TOO_MANY, reason=FailureReason.FORBIDDEN))
-            elif ref not in self._under_way and self._has_place(ref):
-                self._under_way[ref] = now
-                group.create_task(self._mark(ref), name=f"mark {ref}")
+            namespace = self._next_namespace()
+            queue = self._queue[namespace]
+            if not self._has_place(namespace):
+                queue.clear()  # They come again with the next pass.
+            else:
+                self._begin_mark(queue.popleft().ref, group, now)
+            if not queue:
+                del self._queue[namespace]
+
+    def _next_namespace(self) -> str:
+        """Return the namespace with the nearest timer; one that has half of the places only if no other one waits.
+
+        So a namespace whose webhook answers slowly does not keep others waiting until their timers have passed.
+        """
+        young, half = self._young(), self._settings.parallelism / 2
+        return min(self._queue, key=lambda each: (young[each] >= half, self._queue[each][0].timer_at))
+
+    def _begin_mark(self, ref: PodRef, group: asyncio.TaskGroup, now: float) -> None:
+        record = self._pods.find(ref)
+        if record is not None and not may_be_marked(record.pod):
+            self._refuse(ref, CallFailed(_TOO_MANY, reason=FailureReason.FORBIDDEN))
+        elif ref not in self._under_way:
+            self._under_way[ref] = now
+            group.create_task(self._mark(ref), name=f"mark {ref}")
 
     async def _mark(self, ref: PodRef) -> None:
         marked: list[CountdownChange] = []
@@ -533,13 +555,14 @@ class Adopter:
             if number % _AT_A_TIME == _AT_A_TIME - 1:
                 await asyncio.sleep(0)
             carrier, kept = self._carriers.known.get(ref), self._kept.get(ref)
+            rests = ref in self._under_way or self._rests_until.get(ref, now) > now
             if carrier is None or not self._returns(carrier.pod):
                 self._kept.pop(ref, None)
                 if carrier is not None and self._may_be_unseen(ref):
                     self._to_check[ref] = None  # It is decided when the built-in controller has seen the mark.
             elif kept is not None and kept.retry_at > now:
                 pass
-            elif ref in self._under_way or not self._has_place(ref) or self._rests_until.get(ref, now) > now:
+            elif rests or not self._has_place(ref.key.namespace):
                 self._to_check[ref] = None
             else:
                 self._under_way[ref] = now
