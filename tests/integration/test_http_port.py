@@ -264,6 +264,26 @@ async def test_an_address_that_opens_many_connections_displaces_none_of_another(
         each.close()
 
 
+async def test_an_address_that_waits_for_many_answers_makes_room_for_another() -> None:
+    """It may read none of them for as long as they last."""
+
+    async def never(path: str, query: Mapping[str, str]) -> PortAnswer:
+        if path == "/never":
+            await asyncio.get_running_loop().create_future()
+        return PortAnswer(200, b"")
+
+    port = HttpPort(Address("127.0.0.1", 0), never)
+    await port.start()
+    many = connected_from("127.0.0.2", port, MAX_CONNECTIONS, b"GET /never HTTP/1.1\r\n\r\n")
+    await asyncio.sleep(0.1)
+    [scrape] = connected_from("127.0.0.1", port, 1, GET)
+    assert await first_bytes(scrape) == b"HTTP/1.1 200"
+    assert await first_bytes(many[0]) == b""
+    for each in (*many, scrape):
+        each.close()
+    await port.stop()
+
+
 @pytest.mark.parametrize("address", ["127.0.0.2", "127.0.0.1"], ids=["of others", "of its own address"])
 async def test_a_request_among_hundreds_of_connections_that_come_at_once_is_answered(
     port: HttpPort, address: str

@@ -216,18 +216,16 @@ class HttpPort:
     def _displaced_by(self, new: _Client) -> _Client | None:
         """Return the connection that is closed for a new one; None: the new one is closed.
 
-        It is the oldest without a complete request, or with its answer, of the address that has most connections.
-
-        So who opens many connections displaces no address that has fewer. Those of an address that has not more, once
-        the new one is there, have had time for their request before they are closed.
+        It is one of the address that has most connections: the oldest without a complete request, or with its answer,
+        else the oldest. So who opens many connections displaces no address that has fewer. Those of an address that has
+        not more, once the new one is there, are closed only with their answer, or after time for their request.
         """
-        found, most, own = None, 0, self._by_address[new.address]
+        found, best, own = None, (0, False), self._by_address[new.address]
         for each in self._clients:
-            has = self._by_address[each.address]
+            has, idle = self._by_address[each.address], each.asks or each.answered
             had_time = each.answered or new.since - each.since >= _ITS_SECONDS
-            may_go = (each.asks or each.answered) and (has > own + 1 or (has >= own and had_time))
-            if may_go and has > most:
-                found, most = each, has
+            if (has > own + 1 or (has >= own and idle and had_time)) and (has, idle) > best:
+                found, best = each, (has, idle)
         return found
 
     def _ended(self, client: _Client, task: asyncio.Task[None]) -> None:
