@@ -302,7 +302,7 @@ class BreakerMachine(RuleBasedStateMachine):
             self.opened_at = self.cause_seen_at = now if exceeded else None
         elif self.policy.closes_by_itself and not exceeded and self.may_close():
             assert effects == [BreakerClosed()]
-            self.opened_at, self.reset_at, self.known_due = None, now, math.inf
+            self.opened_at = None
             self.cause_seen_at = self.first_look_at = None
         else:
             assert effects == []

@@ -628,17 +628,42 @@ BY_ITSELF = BreakerPolicy(
 def test_the_breaker_closes_by_itself_once_the_cause_is_gone() -> None:
     """Time alone does not close it, only the removal of taints does.
 
-    The taints that are left do not count from then on.
+    No person knows of the taints that are left: they count until the window is over, and open it again with new ones.
     """
     it = Watched(BY_ITSELF)
     it.taint(0, 1, 2, at=1)
     assert it.evaluate(2) is not None
     assert it.evaluate(1e4) is not None
-    it.untaint(2)
+    it.taint(3, at=1e4)
+    it.untaint(1, 2)
     assert it.evaluate(1e4 + 1) is None
-    assert it.breaker.reset_epoch == epoch(1e4 + 1)
-    it.taint(3, 4, at=1e4 + 2)
+    assert it.breaker.reset_epoch is None
+    it.taint(4, at=1e4 + 2)
     assert it.evaluate(1e4 + 3) is None
+    it.taint(5, at=1e4 + 4)
+    assert it.evaluate(1e4 + 5) is not None
+
+
+def test_pods_that_are_due_when_the_breaker_closes_by_itself_count_as_before() -> None:
+    """There are no more than it allows, and nobody knows of them."""
+    it = Watched(BY_ITSELF)
+    assert it.evaluate(1, due=9) is not None
+    assert it.evaluate(2, due=5) is None
+    assert it.evaluate(3, due=6) is not None
+
+
+def test_a_closing_by_another_controller_closes_the_breaker_and_acknowledges_nothing() -> None:
+    """It is read once, and closes no latch that is newer than it."""
+    it = Watched(BY_ITSELF)
+    it.taint(0, 1, 2, at=1)
+    it.breaker.latch = own_latch(epoch(2), "elsewhere")
+    it.breaker.read(None, epoch(1.5), by_itself=True)
+    assert it.breaker.latch is not None
+    it.breaker.read(None, epoch(3), by_itself=True)
+    assert it.breaker.latch is None
+    assert it.evaluate(3) is not None
+    it.breaker.read(None, epoch(3), by_itself=True)
+    assert it.breaker.latch is not None
 
 
 def test_of_two_causes_both_must_be_gone() -> None:

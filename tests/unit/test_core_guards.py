@@ -315,7 +315,7 @@ def test_a_latch_whose_closing_is_in_the_cluster_is_no_old_news_when_it_is_seen_
         ordered(it, 5, ControlState(reset_epoch=epoch(4)))
     else:
         assert it.breaker.closed is not None
-        it.breaker.closing_written(it.breaker.closed)
+        it.breaker.closing_written(it.breaker.closed[0])
     assert ordered(it, 6, ControlState(latch=latch)) == [BreakerOpened(latch)]
 
 

@@ -36,9 +36,9 @@ class FakeStore(Wire):
         """Keep a latch, unless it was reset since."""
         await self.carry("WRITE", "latch", lambda: self._keep_latch(latch))
 
-    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
+    async def close_latch(self, latch: Latch, closed_epoch: float, closed_by: str = "") -> None:
         """Keep a reset, if the latch is still kept."""
-        await self.carry("WRITE", "reset", lambda: self._close(latch, closed_epoch))
+        await self.carry("WRITE", "reset", lambda: self._close(latch, closed_epoch, closed_by))
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:
         """Date the breaker's state anew."""
@@ -85,9 +85,9 @@ class FakeStore(Wire):
         if self.kept is None or self.kept.reset_epoch is None or self.kept.reset_epoch < latch.since_epoch:
             self._keep(ControlState(latch=latch), latch)
 
-    def _close(self, latch: Latch, closed_epoch: float) -> None:
+    def _close(self, latch: Latch, closed_epoch: float, closed_by: str) -> None:
         if self.kept is not None and self.kept.latch is not None and self.kept.latch.is_same(latch):
-            self._keep(ControlState(reset_epoch=closed_epoch), closed_epoch)
+            self._keep(ControlState(reset_epoch=closed_epoch, closed_by=closed_by), closed_epoch)
 
     def _keep(self, control_state: ControlState, what: object) -> None:
         self.kept = control_state

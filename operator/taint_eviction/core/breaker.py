@@ -53,8 +53,8 @@ class Breaker:
 
     ``blocks_bypassing``: while it is open, it also blocks evictions from nodes that are out of service: too many of
     them are new. ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant,
-    oldest first. ``closed``: the latch that this process has closed itself, as long as the cluster may still have it;
-    None: there is none. ``controller``: the identity of this process, for its latches.
+    oldest first. ``closed``: the latch that this process has closed itself, as long as the cluster may still have it,
+    and when; None: there is none. ``controller``: the identity of this process, for its latches.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Breaker:
         controller: str = "this controller",
     ) -> None:
         self.policy = policy
-        self._controller = controller
+        self.controller = controller
         self._out_of_service = out_of_service or OutOfServiceNodes()
         self.blocks_bypassing = False
         self.latch: Latch | None = None
-        self.closed: Latch | None = None
+        self.closed: tuple[Latch, float] | None = None
         # Taints from before the last reset by a person do not count. API server's time, as in the latch.
         self.reset_epoch: float | None = None
-        self._stored_reset_epoch: float | None = None
+        self._stored_closed_epoch: float | None = None
         # Number of due pods that a person knows of (a reset, the end of a pause): these may all be evicted.
         self._known_due = 0.0
         self.unlisted: dict[str, float] = {}
@@ -236,9 +236,7 @@ class Breaker:
                 cause = cause or self.unready.too_much(evictions, True, self.acknowledged_at(now))
                 self._dirty = self.unready.dirty = False
                 if cause is not None:
-                    self.latch = Latch(
-                        now.server_epoch, cause, out_of_service=too_many_off, controller=self._controller
-                    )
+                    self.latch = Latch(now.server_epoch, cause, out_of_service=too_many_off, controller=self.controller)
                     self._may_close_at = now.at
         elif self.latch.controller and (self.policy.closes_by_itself or self._is_doubtful):
             cause = _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)
@@ -246,8 +244,7 @@ class Breaker:
             if cause or self.unready.too_much(evictions, False, self.acknowledged_at(now)):
                 self._may_close_at = now.at
             elif was_doubtful:
-                self.latch = self._may_close_at = None
-                self._dirty = True
+                self._end()
             elif self._may_close_at is None:
                 self._may_close_at = now.at + self.policy.window_seconds
             elif now.at >= self._may_close_at:
@@ -260,43 +257,59 @@ class Breaker:
         has not written, stays only if its cause does; and one that it has closed, without writing that, is open.
         """
         latch = self.latch
-        self._is_doubtful = stored is None and latch is not None and latch.controller == self._controller
+        self._is_doubtful = stored is None and latch is not None and latch.controller == self.controller
         if self.closed is not None and stored is not None:
             self.closed = self._may_close_at = None
             self.latch = stored
 
     def close(self, epoch: float) -> None:
-        """Close without a person. Until that is written, the cluster still has the latch."""
-        self.closed = self.latch
-        self.reset(epoch)
+        """Close without a person, who would know of what is left: the nodes that counted still do, within the window.
 
-    def read(self, stored: Latch | None, reset_epoch: float | None) -> None:
-        """Note what the cluster has: a latch, or when it was last reset; None: it has none of that.
+        Until that is written, the cluster still has the latch.
+        """
+        if self.latch is not None:
+            self.closed = self.latch, epoch
+        self._end()
+
+    def _end(self) -> None:
+        self.latch = self._may_close_at = None
+        self._dirty = True
+
+    def read(self, stored: Latch | None, closed_epoch: float | None, by_itself: bool = False) -> None:
+        """Note what the cluster has: a latch, or when it was last closed; None: it has none of that. ``by_itself``: no
+        person has closed it.
 
         The latch that this process has closed itself is old news until the closing has been written. Every other one
         counts, whatever its date is: somebody has opened the breaker. A person's replaces that of a controller.
         """
-        if self.closed is not None and (stored is None or not stored.is_same(self.closed)):
+        if self.closed is not None and (stored is None or not stored.is_same(self.closed[0])):
             self.closed = None
-        before, self._stored_reset_epoch = self._stored_reset_epoch, reset_epoch
-        # The same reset, read again, does not close a breaker that has opened at the same instant.
-        if reset_epoch is not None and (before is None or not is_same_time(before, reset_epoch)):
-            last_reset = -math.inf if self.reset_epoch is None else self.reset_epoch
-            if reset_epoch >= (last_reset if self.latch is None else self.latch.since_epoch):
-                self.reset(max(reset_epoch, last_reset))
+        before, self._stored_closed_epoch = self._stored_closed_epoch, closed_epoch
+        # The same closing, read again, does not close a breaker that has opened at the same instant.
+        if closed_epoch is not None and (before is None or not is_same_time(before, closed_epoch)):
+            self._take_closing(closed_epoch, by_itself)
         if stored is None or self.closed is not None:
             return
         if self.latch is None or not stored.controller:
             self._may_close_at = None
             self.latch = stored
 
+    def _take_closing(self, closed_epoch: float, by_itself: bool) -> None:
+        if by_itself:
+            if self.latch is not None and closed_epoch >= self.latch.since_epoch:
+                self._end()
+            return
+        last_reset = -math.inf if self.reset_epoch is None else self.reset_epoch
+        if closed_epoch >= (last_reset if self.latch is None else self.latch.since_epoch):
+            self.reset(max(closed_epoch, last_reset))
+
     def closing_written(self, closed: Latch) -> None:
         """Note that the cluster no longer has a latch that this process has closed: if it is seen again, it is new."""
-        if self.closed is closed:
+        if self.closed is not None and self.closed[0] is closed:
             self.closed = None
 
     def reset(self, epoch: float) -> None:
-        """Close, and ignore taints from before ``epoch`` (API server's time)."""
+        """Close, as a person has: ignore taints from before ``epoch`` (API server's time)."""
         if self.latch is not None:
             self.acknowledge_backlog()
         self.latch = self._may_close_at = None

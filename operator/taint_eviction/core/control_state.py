@@ -153,7 +153,8 @@ class ControlState:
     """Everything that people have ordered, and the stored state of the breaker.
     ``cluster`` holds all evictions; ``selectors`` those from the nodes that a selector matches at that moment;
     ``nodes`` and ``namespaces`` those of the named ones. ``latch``: the breaker
-    is open, None: the cluster has no record that it is. ``reset_epoch``: when a person last closed it, None: never.
+    is open, None: the cluster has no record that it is. ``reset_epoch``: when it was last closed, None: never.
+    ``closed_by``: the identity of the replica that has closed it then, since its cause was gone; "": a person has.
     ``no_adoption``: no countdown may be adopted, regardless of the flags; ``no_adoption_confirmed_by``: the Lease
     holder that has confirmed this, "" while none has. ``recreated``: somebody replaced the object in the cluster, or
     deleted it and created another one, and no leader has taken that over yet. ``resumed``: what the object says not to
@@ -173,6 +174,7 @@ class ControlState:
     resumed: frozenset[PauseScope] = frozenset()
     selectors: Mapping[str, Pause] = field(default_factory=dict)
     unfit: bool = False
+    closed_by: str = ""
 
     def pauses(self) -> dict[PauseScope, Pause]:
         """Return all pauses, the widest scope first."""
@@ -205,7 +207,7 @@ class ControlState:
         adopter, pauses = self.adopter or lost.adopter, {**lost.without(self.resumed).pauses(), **self.pauses()}
         merged = replace(self.with_pauses(pauses), recreated=False, adopter=adopter)
         if self.breaker_epoch is None:
-            merged = replace(merged, latch=lost.latch, reset_epoch=lost.reset_epoch)
+            merged = replace(merged, latch=lost.latch, reset_epoch=lost.reset_epoch, closed_by=lost.closed_by)
         if self.no_adoption is None:
             confirmed = lost.no_adoption_confirmed_by
             merged = replace(merged, no_adoption=lost.no_adoption, no_adoption_confirmed_by=confirmed)

@@ -480,7 +480,7 @@ class Guards(GuardList):
         is_readable = control_state.breaker_epoch is not None and not (latch is not None and latch.unreadable)
         if is_readable and breaker.latch is not None and breaker.latch.unreadable:
             breaker.correct()
-        breaker.read(latch, control_state.reset_epoch)
+        breaker.read(latch, control_state.reset_epoch, by_itself=control_state.closed_by != "")
 
     def _noting_breaker(self, act: Callable[[], None]) -> list[Event]:
         before = self._breaker.latch

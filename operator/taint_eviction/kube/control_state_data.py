@@ -5,10 +5,10 @@ or an object ``{"since": RFC 3339, "until": RFC 3339, "by": text, "reason": text
 absent; without ``until`` it pauses until somebody resumes. The keys ``pause-selector.ANY`` pause evictions from all
 nodes that a label selector matches: such an object with ``selector``, as ``kubectl -l`` takes it. The end of the key is
 free; commands derive it from the selector. The key ``breaker`` has the value
-``{"open": true, "since": …, "cause": text, "controller": identity}`` or ``{"open": false, "reset": …}``, with
-microseconds. Without ``controller`` a person has opened it. The key ``no-adoption`` has the values of a pause;
-``no-adoption-confirmed`` is the holder of the Lease that has confirmed it, as a string. The key ``adopts`` says who
-takes countdowns over; while it is there, somebody does.
+``{"open": true, "since": …, "cause": text, "controller": identity}`` or
+``{"open": false, "reset": …, "controller": identity}``, with microseconds. Without ``controller`` a person has opened
+or closed it. The key ``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease
+that has confirmed it, as a string. The key ``adopts`` says who takes countdowns over; while it is there, somebody does.
 
 The key ``format`` has the number of the format. It is 1, and 2 as long as there is a key ``pause-selector.ANY``: a
 version that knows format 1 only would ignore that pause, so it must hold everything instead; without such a key it
@@ -98,7 +98,7 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
         return ControlState(held, no_adoption=held), [f"it {why}: nothing is evicted, and nothing is adopted"]
     pauses: dict[PauseScope, Pause] = {}
     resumed: set[PauseScope] = set()
-    breaker: tuple[Latch | None, float | None] = None, None
+    breaker: tuple[Latch | None, float | None, str] = None, None, ""
     adoption = _adoption(config_map)
     complaints: list[str] = list(adoption.complaints)
     for key, value in _entries(config_map):
@@ -108,7 +108,7 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
             except Unreadable as error:
                 malformed = _malformed(key, value, error)
                 complaints.append(f"{malformed}; it holds evictions")
-                breaker = Latch(UNKNOWN_EPOCH, malformed, unreadable=True), None
+                breaker = Latch(UNKNOWN_EPOCH, malformed, unreadable=True), None, ""
         elif key not in _OTHER_KEYS and _SCOPED.fullmatch(key) is None and key != key_of(EVERYTHING):
             complaints.append(f"the key {one_line(key)} is unknown to this version and ignored")
     for entry in _pause_entries(config_map):
@@ -118,7 +118,15 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
             resumed.add(entry.scope)
         elif entry.scope not in pauses or entry.pause.outlasts(pauses[entry.scope]):
             pauses[entry.scope] = entry.pause
-    state = ControlState(None, {}, {}, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopter)
+    latch, reset_epoch, closed_by = breaker
+    state = ControlState(
+        latch=latch,
+        reset_epoch=reset_epoch,
+        closed_by=closed_by,
+        no_adoption=adoption.ended,
+        no_adoption_confirmed_by=adoption.confirmed_by,
+        adopter=adoption.adopter,
+    )
     is_unfit = format_of(config_map) != _fitting_format(keys_of(config_map), has_format(config_map))
     return replace(state.with_pauses(pauses), resumed=frozenset(resumed), unfit=is_unfit), complaints
 
@@ -278,14 +286,15 @@ def _pause(decoded: object) -> Pause | None:
     return Pause(_time(decoded, "since"), reason, _time(decoded, "until"), by)
 
 
-def _breaker(decoded: object) -> tuple[Latch | None, float | None]:
+def _breaker(decoded: object) -> tuple[Latch | None, float | None, str]:
     if not is_object(decoded) or not isinstance(decoded.get("open"), bool):
         refuse("its value is not an object in which open is true or false")
     if not decoded["open"]:
-        return None, _needed_time(decoded, "reset")
+        return None, _needed_time(decoded, "reset"), one_line(as_text(decoded.get("controller"), "controller"))
     cause, controller = (one_line(as_text(decoded.get(field), field)) for field in ("cause", "controller"))
     out_of_service = decoded.get("outOfService") is True
-    return Latch(_needed_time(decoded, "since"), cause, out_of_service=out_of_service, controller=controller), None
+    latch = Latch(_needed_time(decoded, "since"), cause, out_of_service=out_of_service, controller=controller)
+    return latch, None, ""
 
 
 def _needed_time(fields: Mapping[str, Any], field: str) -> float:
@@ -336,9 +345,10 @@ def latch_text(latch: Latch) -> str:
     return _encoded(text)
 
 
-def reset_text(reset_epoch: float) -> str:
-    """Return the value of the breaker's key after it was closed at this time."""
-    return _encoded({"open": False, "reset": format_micro_time(reset_epoch)})
+def reset_text(reset_epoch: float, closed_by: str = "") -> str:
+    """Return the value of the breaker's key after it was closed at this time; ``closed_by``: as in ``ControlState``."""
+    more = {"controller": one_line(closed_by)} if closed_by else {}
+    return _encoded({"open": False, "reset": format_micro_time(reset_epoch), **more})
 
 
 def confirmed_text(holder: str) -> str:

@@ -93,7 +93,7 @@ class StateConfigMap:
             if control_state.breaker_epoch is None and merged.latch is not None:
                 missing[BREAKER_KEY] = latch_text(merged.latch)
             elif control_state.breaker_epoch is None and merged.reset_epoch is not None:
-                missing[BREAKER_KEY] = reset_text(merged.reset_epoch)
+                missing[BREAKER_KEY] = reset_text(merged.reset_epoch, merged.closed_by)
             if control_state.no_adoption is None and merged.no_adoption is not None:
                 missing[NO_ADOPTION_KEY] = pause_text(merged.no_adoption)
             if merged.adopter and not control_state.adopter:
@@ -111,12 +111,12 @@ class StateConfigMap:
 
         await self._write(wanted)
 
-    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
+    async def close_latch(self, latch: Latch, closed_epoch: float, closed_by: str = "") -> None:
         """Write that the breaker was closed then, if this latch is still the one that is stored."""
 
         def wanted(control_state: ControlState, body: Body) -> Changes:
             stands = control_state.latch is not None and control_state.latch.is_same(latch)
-            return {BREAKER_KEY: reset_text(closed_epoch)} if stands else {}
+            return {BREAKER_KEY: reset_text(closed_epoch, closed_by)} if stands else {}
 
         await self._write(wanted)
 
@@ -136,7 +136,7 @@ class StateConfigMap:
             if control_state.breaker_epoch != stated_epoch:
                 return {}
             return {
-                BREAKER_KEY: reset_text(epoch)
+                BREAKER_KEY: reset_text(epoch, control_state.closed_by)
                 if control_state.latch is None
                 else latch_text(replace(control_state.latch, since_epoch=epoch))
             }

@@ -166,7 +166,7 @@ class ControlStateSync:
         if new := {scope: pause for scope, pause in longer.items() if not pause.has_ended(now.passed_epoch)}:
             kept = kept.with_pauses(new)
         if kept.latch is None and latch is not None and not latch.controller:
-            kept = self._dated(replace(kept, latch=latch, reset_epoch=None))
+            kept = self._dated(replace(kept, latch=latch, reset_epoch=None, closed_by=""))
         if kept is not self._kept:
             self._kept = kept
             self._live.order(self._as_counted(now))
@@ -275,8 +275,9 @@ class ControlStateSync:
             self._note_written()
             if self._kept is kept:  # Else a read has shown what somebody else has written meanwhile.
                 self._kept = replace(kept, latch=latch)
-        elif (closed := breaker.closed) is not None and kept.latch is not None and breaker.reset_epoch is not None:
-            await self._store.close_latch(closed, breaker.reset_epoch)
+        elif breaker.closed is not None and kept.latch is not None:
+            closed, closed_epoch = breaker.closed
+            await self._store.close_latch(closed, closed_epoch, breaker.controller)
             self._note_written()
             breaker.closing_written(closed)
             if self._kept is kept:

@@ -211,8 +211,10 @@ class ControlStateStore(Protocol):
         """Write that the breaker is open, unless it was reset meanwhile; everything else stays."""
         ...
 
-    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
-        """Write that the breaker was closed then, if this latch is still the one that is stored."""
+    async def close_latch(self, latch: Latch, closed_epoch: float, closed_by: str = "") -> None:
+        """Write that the breaker was closed then, if this latch is still the one that is stored; ``closed_by``: as in
+        ``ControlState``.
+        """
         ...
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:

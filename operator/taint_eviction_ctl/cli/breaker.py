@@ -71,7 +71,8 @@ async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
         lines = ["the circuit breaker is closed" if kept.latch is None else breaker_text("is open", kept.latch)]
     click.echo("\n".join(lines))
     if kept.reset_epoch is not None:
-        click.echo(f"it was last reset at {format_utc(kept.reset_epoch)}")
+        what = "it last closed by itself" if kept.closed_by else "it was last reset"
+        click.echo(f"{what} at {format_utc(kept.reset_epoch)}")
     return ExitCode.OK
 
 
@@ -133,4 +134,7 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
 
 
 def _last(before: ControlState) -> str:
-    return "" if before.reset_epoch is None else f" (last reset {format_utc(before.reset_epoch)})"
+    if before.reset_epoch is None:
+        return ""
+    what = "last closed by itself" if before.closed_by else "last reset"
+    return f" ({what} {format_utc(before.reset_epoch)})"

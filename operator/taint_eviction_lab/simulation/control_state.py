@@ -64,7 +64,7 @@ class SimulatedControlState:
         if written.latch is not None:
             self._open(written.latch, "a human")
         elif written.reset_epoch is not None:
-            self.reset(written.reset_epoch, "a human")
+            self.reset(written.reset_epoch, "a human", written.closed_by)
 
     def hand_back(self, undo: bool) -> None:
         """Order the end of adoption, as the command ``hand-back`` does first; ``undo``: allow adoption again."""
@@ -87,18 +87,18 @@ class SimulatedControlState:
 
     # Writes of either side
 
-    def reset(self, reset_epoch: float, by: str) -> None:
-        """Close the breaker."""
+    def reset(self, reset_epoch: float, by: str, closed_by: str = "") -> None:
+        """Close the breaker; ``closed_by``: as in ``ControlState``."""
         before = self.control_state or ControlState()
         if before.latch is not None:
             self._timeline.add(TimelineEntry(virtual_now(), What.BREAKER_CLOSED, BREAKER, why=by))
-        self.control_state = replace(before, latch=None, reset_epoch=round(reset_epoch, 6))
+        self.control_state = replace(before, latch=None, reset_epoch=round(reset_epoch, 6), closed_by=closed_by)
 
-    def close_latch(self, latch: Latch, closed_epoch: float, by: str) -> None:
+    def close_latch(self, latch: Latch, closed_epoch: float, by: str, closed_by: str = "") -> None:
         """Close the breaker, if this latch is still the one that is stored."""
         stored = None if self.control_state is None else self.control_state.latch
         if stored is not None and stored.is_same(latch):
-            self.reset(closed_epoch, by)
+            self.reset(closed_epoch, by, closed_by)
 
     def latch(self, latch: Latch, by: str) -> None:
         """Open the breaker, unless it is open, or was reset since."""
@@ -153,7 +153,7 @@ class SimulatedControlState:
         if before.latch is None:
             self._timeline.add(TimelineEntry(virtual_now(), What.BREAKER_OPENED, BREAKER, why=f"{by}: {latch.cause}"))
         # The latch and the reset share one key.
-        self.control_state = replace(before, latch=latch, reset_epoch=None)
+        self.control_state = replace(before, latch=latch, reset_epoch=None, closed_by="")
 
 
 class SimulatedControlStateStore:
@@ -186,9 +186,9 @@ class SimulatedControlStateStore:
         """Store that the breaker is open, unless it was reset since."""
         await self._write(lambda: self._control_state.latch(latch, self._calls.name))
 
-    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
+    async def close_latch(self, latch: Latch, closed_epoch: float, closed_by: str = "") -> None:
         """Store that the breaker was closed at ``closed_epoch``, if this latch is still the one that is stored."""
-        await self._write(lambda: self._control_state.close_latch(latch, closed_epoch, self._calls.name))
+        await self._write(lambda: self._control_state.close_latch(latch, closed_epoch, self._calls.name, closed_by))
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the breaker's stored time to ``epoch``, if it is ``stated_epoch``."""

@@ -135,9 +135,6 @@ class SurgeJudge:
         if looked:
             seen.unsure |= not exceeded and self._policy.closes_by_itself
         elif not exceeded:
-            if seen.surge_at is not None and self._policy.closes_by_itself:
-                # The breaker may have opened and closed again: taints from before that do not count any more.
-                seen.reset_at = max(seen.reset_at, trace.at + _LOOK_SECONDS)
             seen.surge_at = None
         elif seen.surge_at is None:
             seen.surge_at = trace.at
