@@ -2,14 +2,19 @@
 
 import asyncio
 import logging
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.unit.runtime_fakes import running, until, virtually
 
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
-from taint_eviction.files.policy_file_follower import News, PolicyFileFollower
+from taint_eviction.files.policy_file_follower import PolicyFileFollower
+
+T = TypeVar("T")
 
 BASE = EvictionPolicy(EvictionMode.EVICT, 60.0)
 GOOD = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules: [{name: NAME}]\n"
@@ -17,17 +22,18 @@ BAD = GOOD.replace("name:", "nam:")
 
 
 class Disk:
-    """The disk that has the file; reads take ``seconds``."""
+    """The disk that has the file; reads take ``seconds``. Parsing takes no read."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.path = tmp_path / "policy.yaml"
         self.seconds = 0.0
         self.reads = 0
 
-    async def off_the_loop(self, work: Callable[[], News]) -> News:
+    async def off_the_loop(self, work: Callable[[], T]) -> T:
         """Do the work after ``seconds``."""
-        self.reads += 1
-        await asyncio.sleep(self.seconds)
+        if work.__name__ == "_read_once":
+            self.reads += 1
+            await asyncio.sleep(self.seconds)
         return work()
 
     def write(self, name: str) -> None:
@@ -162,14 +168,45 @@ async def test_a_file_that_vanishes_changes_nothing(stage: FollowedFile, caplog:
 
 
 @virtually
-async def test_a_disk_that_hangs_does_not_block_the_loop(stage: FollowedFile) -> None:
-    """The loop continues meanwhile, and there is never more than one read under way."""
+async def test_a_slow_disk_is_told_once_and_counts_when_it_answers(
+    stage: FollowedFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop continues meanwhile, and no more than three reads are under way."""
+    caplog.set_level(logging.INFO)
     stage.disk.seconds = 100.0
     async with running(stage.follower.run()):
+        await until(9.9)
+        assert not stage.follower.invalid
         await until(99.0)
-        assert (stage.disk.reads, stage.names) == (1, [])
-        await until(100.0)
-        assert stage.names == ["first"]
+        assert (stage.disk.reads, stage.names, stage.follower.invalid) == (3, [], True)
+        stage.disk.seconds = 0.0
+        await until(103.0)
+        assert (stage.names, stage.follower.invalid) == (["first"], False)
+        await until(200.0)
+    assert stage.counted == ["loaded"]
+    path = stage.disk.path
+    assert caplog.messages == [
+        f"policy file {path} cannot be read, and the previous policy stays in force: "
+        "its disk has not answered for 10 s",
+        f"policy file {path} can be read again",
+        f"policy file {path} is in force; rules: 1",
+    ]
+
+
+@virtually
+async def test_a_disk_that_is_mounted_again_counts_although_an_earlier_read_never_ends(stage: FollowedFile) -> None:
+    """What the earlier read would still bring is older, and is dropped; a content that was rejected stays rejected."""
+    stage.disk.path.write_text(BAD)
+    async with running(stage.follower.run()):
+        await until(1.0)
+        stage.disk.seconds = 1e9
+        await until(15.0)
+        stage.disk.seconds = 0.0
+        await until(23.0)
+        assert stage.follower.invalid
+        stage.disk.write("second")
+        await until(26.0)
+        assert (stage.names, stage.follower.invalid) == (["second"], False)
 
 
 async def test_files_are_read_in_a_thread(tmp_path: Path) -> None:
@@ -183,3 +220,24 @@ async def test_files_are_read_in_a_thread(tmp_path: Path) -> None:
     follower = PolicyFileFollower(tmp_path / "policy.yaml", BASE, apply, lambda _: None)
     async with running(follower.run()), asyncio.timeout(10):
         assert (await applied).rules[0].name == "NAME"
+
+
+def test_neither_a_cancellation_nor_the_end_of_the_process_waits_for_a_read(tmp_path: Path) -> None:
+    """The file is a pipe into which nobody writes."""
+    path = tmp_path / "policy.yaml"
+    os.mkfifo(path)
+
+    async def apply(policy: EvictionPolicy) -> None:
+        raise AssertionError(policy)
+
+    async def follow() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await PolicyFileFollower(path, BASE, apply, lambda _: None).run()
+
+    asyncio.run(follow())
+    (waiting,) = [thread for thread in threading.enumerate() if thread.name == "policy file"]
+    assert waiting.daemon
+    path.open("w").close()
+    waiting.join(10)
+    assert not waiting.is_alive()

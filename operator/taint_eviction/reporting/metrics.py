@@ -258,7 +258,9 @@ class Metrics:
             "Seconds for which the last outcomes could not be kept in their ConfigMap; 0 on a standby.",
             readings.history_unkept_seconds,
         )
-        self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
+        self._read(
+            "policy_invalid", "1 while the configuration file is rejected or unreadable.", readings.policy_invalid
+        )
         self.registry.register(
             _Count(
                 f"{PREFIX}_credential_failures",

@@ -18,8 +18,9 @@ class Health:
     """Judges the parts of one controller.
 
     ``elector`` None: it runs alone. ``control_state`` None: evictions cannot be paused. ``policy_invalid`` returns
-    whether the policy file is rejected. ``restart_helps`` returns why a new process would get on with the API server
-    where this one does not, None: it would not. ``connection_warnings`` yields what is wrong with the connection.
+    whether the policy file is rejected or unreadable. ``restart_helps`` returns why a new process would get on with the
+    API server where this one does not, None: it would not. ``connection_warnings`` yields what is wrong with the
+    connection.
     ``policy_problem`` returns what is wrong with the admission policy, "" for nothing. ``history_unkept_seconds``
     returns for how long the last outcomes could not be kept. ``records_ended`` returns why journal or audit log are no
     longer written.
@@ -61,7 +62,7 @@ class Health:
     def warnings(self) -> Iterator[str]:
         """Yield what is wrong although the controller works, one sentence each."""
         if self._policy_invalid():
-            yield "the policy file is rejected, and the previous policy stays in force: see the log"
+            yield "the policy file is rejected or cannot be read, and the previous policy stays in force: see the log"
         yield from self._connection_warnings()
         if problem := self._policy_problem():
             yield problem
