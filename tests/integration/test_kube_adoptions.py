@@ -178,3 +178,16 @@ async def test_the_config_map_says_who_adopts(at: ClientStage) -> None:
     assert (await state.read() or ControlState()).adopter == "replica-1 2"
     await adoptions(at).remove_adopter("replica-1 2")
     assert (await state.read() or ControlState()).adopter == ""
+
+
+async def test_a_change_that_webhooks_hold_up_is_waited_for_longer_than_other_calls(tmp_path: Path) -> None:
+    """The API server waits for a webhook that hangs, and ends a request whose sender waits no longer."""
+    async with client_stage(tmp_path, timeout_seconds=0.5) as at:
+        ref = put(at, DOWN | {"tolerationSeconds": 300})
+        at.server.faults.add(verb="patch", resource="pods", times=1, delay_seconds=1.0)
+        marked = await adoptions(at).change(ref, mark_first)
+        assert marked is not None
+        assert note(at) == [DOWN | {"seconds": 300}]
+        at.server.faults.add(verb="get", resource="pods", times=1, delay_seconds=1.0)
+        with pytest.raises(CallFailed, match=r"no answer .* within 0\.5 s"):
+            await adoptions(at).change(ref, give_back)

@@ -20,6 +20,9 @@ from taint_eviction.runtime.ports import CallFailed, FailureReason, WantedChange
 
 # Each conflict means that another client has changed the pod meanwhile.
 _MAX_TRIES = 8
+# The API server waits for a webhook that hangs for 10 s by default, and for 30 s at most, and ends a request whose
+# sender waits no longer.
+_ADMISSION_SECONDS = 35.0
 # How the API server answers if a test of a patch fails; anything else is a refusal.
 _MAYBE_CONFLICTS = (409, 422)
 
@@ -41,7 +44,7 @@ async def change_pod(calls: ApiCalls, ref: PodRef, wanted: Callable[[Body], Json
         if patch is None:
             return body
         call = ApiRequest("patch", "pods", *ref.key, {"fieldManager": FIELD_MANAGER}, patch)
-        answer = await calls.make(call)
+        answer = await calls.make(call, max_seconds=max(calls.timeout_seconds, _ADMISSION_SECONDS))
         if answer.outcome is Outcome.DONE:
             changed: Body = answer.body
             return changed

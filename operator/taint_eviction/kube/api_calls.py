@@ -125,7 +125,7 @@ class ApiAnswer:
 
 
 class ApiCalls:
-    """Makes requests, any number at a time.
+    """Makes requests, any number at a time, each in ``timeout_seconds`` unless its caller waits longer.
 
     ``heard_date`` is called with the ``Date`` (seconds since the epoch) of every answer of the API server itself, with
     the number of its connection, and with whether it has an audit ID.
@@ -141,7 +141,7 @@ class ApiCalls:
     ) -> None:
         self._rest = client.rest_client
         self._base_url = client.configuration.host.rstrip("/")
-        self._timeout_seconds = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._heard_date = heard_date
         self._counted = counted
 
@@ -167,7 +167,7 @@ class ApiCalls:
         session = session or self._rest.pool_manager
         if session is None or session.closed:
             raise CallFailed("the connection to the API server was closed: this process is ending")
-        seconds = self._timeout_seconds if max_seconds is None else max_seconds
+        seconds = self.timeout_seconds if max_seconds is None else max_seconds
         try:
             async with asyncio.timeout(seconds) as limit:
                 with nullcontext() if ready is None else asking_at_last(lambda: _untimed(ready, limit, seconds)):
