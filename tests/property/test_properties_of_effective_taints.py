@@ -17,8 +17,8 @@ from taint_eviction.core.policy import (
     EvictionPolicy,
     Limit,
     PolicyRule,
-    by_effective_taint,
     deletes_at,
+    effective_taint,
     effective_taints,
     first_unpaused,
     handling_of,
@@ -133,13 +133,11 @@ def test_the_due_taint_whose_rule_evicts_soonest_decides(made: tuple[Evict, Pod]
     """W24: this holds at each instant at which a taint becomes due; the deadline and all verdicts stay the same."""
     decision, which = made
     for at in instants(decision, policy):
-        found = by_effective_taint(decision, which, policy, at)
+        found = effective_taint(decision, which, policy, at).decision
         assert found.deciding is decides(decision, which, policy, at)
         assert (found.fire_at, found.verdicts) == (decision.fire_at, decision.verdicts)
         assert found.due_at == (found.deciding.fire_at or 0.0) + found.held_seconds <= at
-    assert by_effective_taint(decision, which, policy, -1.0) == by_effective_taint(
-        decision, which, policy, decision.fire_at
-    )
+    assert effective_taint(decision, which, policy, -1.0) == effective_taint(decision, which, policy, decision.fire_at)
 
 
 @given(decisions(), policies)
@@ -155,9 +153,8 @@ def test_all_later_changes_of_the_deciding_taint_are_foreseen(made: tuple[Evict,
         if not expected or expected[-1][1] is not deciding or expected[-1][2] is not mode:
             expected.append((at, deciding, mode))
     foreseen = list(effective_taints(decision, which, policy, decision.fire_at))
-    modes = [handling_of(found.deciding, which, policy, at).mode for at, found in foreseen]
-    assert [(at, found.deciding, mode) for (at, found), mode in zip(foreseen, modes, strict=True)] == expected
-    assert [found for _, found in effective_taints(decision, which, policy, 1e9)] == [foreseen[-1][1]]
+    assert [(at, found.deciding, handling.mode) for at, found, handling in foreseen] == expected
+    assert [each.decision for each in effective_taints(decision, which, policy, 1e9)] == [foreseen[-1].decision]
 
 
 @given(decisions(), policies)

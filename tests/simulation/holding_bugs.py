@@ -11,7 +11,7 @@ from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.decision import Evict
+from taint_eviction.core.decision import Evict, Stay
 from taint_eviction.core.events import Event, Failed, Work
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import NodeSeen
@@ -23,9 +23,9 @@ from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.label_selectors import NOT_IN, Requirement
 from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Token, TokenBucket
-from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node, Pod
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
-from taint_eviction.core.policy import EvictionPolicy, Handling
+from taint_eviction.core.policy import EffectiveTaint, EvictionPolicy, Handling, effective_taints, handling_of
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.unready_nodes import UnreadyNodes
 from taint_eviction.kube import control_state_data
@@ -75,7 +75,7 @@ def tokens_are_kept(patch: pytest.MonkeyPatch) -> None:
 def pauses_are_asked_when_taken(patch: pytest.MonkeyPatch) -> None:
     """The controller checks pauses when an eviction begins, and not before each call."""
 
-    def once_begun(_: Attempts, __: PodRecord, ___: Evict, begun: InFlight, *____: object) -> bool:
+    def once_begun(_: Attempts, __: PodRecord, ___: Handling, begun: InFlight, *____: object) -> bool:
         return begun.tokens is not None
 
     patch.setattr(Attempts, "_may_go_on", once_begun)
@@ -142,11 +142,19 @@ def budgets_are_hammered(patch: pytest.MonkeyPatch) -> None:
 def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
     """A pod that the eviction API refuses once is deleted without waiting for the timeout."""
     handling = Reconciler.handling
+    decide_how = Reconciler.decide_how
 
     def impatient(self: Reconciler, record: PodRecord, decision: Evict, now: Moment) -> Handling:
         return dataclasses.replace(handling(self, record, decision, now), evict_timeout_seconds=0.0)
 
+    def decide_impatiently(self: Reconciler, record: PodRecord, now: Moment) -> Stay | EffectiveTaint:
+        found = decide_how(self, record, now)
+        return (
+            found if isinstance(found, Stay) else found._replace(handling=impatient(self, record, found.decision, now))
+        )
+
     patch.setattr(Reconciler, "handling", impatient)
+    patch.setattr(Reconciler, "decide_how", decide_impatiently)
 
 
 def unreadable_values_hold_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -156,8 +164,13 @@ def unreadable_values_hold_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def first_taints_rule_shields(patch: pytest.MonkeyPatch) -> None:
     """W24: the rule of the taint with the earliest deadline decides, whatever other taints are due."""
-    patch.setattr("taint_eviction.core.reconciler.by_effective_taint", lambda decision, *_: decision)
-    patch.setattr("taint_eviction.core.reconciler.effective_taints", lambda decision, _, __, at: iter([(at, decision)]))
+
+    def of_the_first(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> EffectiveTaint:
+        at = max(at, decision.fire_at)
+        return EffectiveTaint(at, decision, handling_of(decision.deciding, pod, policy, at))
+
+    patch.setattr("taint_eviction.core.reconciler.effective_taint", of_the_first)
+    patch.setattr("taint_eviction.core.reconciler.effective_taints", lambda *about: iter([of_the_first(*about)]))
 
 
 def out_of_service_waits(patch: pytest.MonkeyPatch) -> None:
@@ -181,7 +194,8 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
         if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):
             record.failures = dataclasses.replace(failures, refused_seconds=now.at - decision.fire_at)
             policy = self._reconciler._policy_for(record)
-            self._queue.schedule(record, self._reconciler._announce(record, decision, policy, now), now.at)
+            in_turn = list(effective_taints(decision, record.pod, policy, now.at))
+            self._queue.schedule(record, self._reconciler._announce(record, in_turn, now), now.at)
         return effects
 
     patch.setattr(Attempts, "_failed", since_its_deadline)

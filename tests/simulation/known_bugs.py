@@ -22,7 +22,6 @@ from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.pods import UNDECIDED, Deleted, KnownPods, PodRecord
-from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 from taint_eviction.runtime.evictor import Evictor
@@ -149,10 +148,10 @@ def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
     decide = Reconciler._decide
     reconcile = Reconciler.reconcile
 
-    def as_if_alive(self: Reconciler, record: PodRecord, policy: EvictionPolicy, now: Moment) -> object:
+    def as_if_alive(self: Reconciler, record: PodRecord) -> object:
         pod, record.pod = record.pod, dataclasses.replace(record.pod, terminating=False)
         try:
-            return decide(self, record, policy, now)
+            return decide(self, record)
         finally:
             record.pod = pod
 

@@ -92,12 +92,13 @@ def test_the_ceiling_is_that_of_the_first_rule_that_matches() -> None:
     second = PolicyRule("second", ("k1", OUT_OF_SERVICE), max_toleration_seconds=60)
     third = PolicyRule("third", ("*",), max_toleration_seconds=5)
     policy = EvictionPolicy(rules=(first, second, third))
+    bank, shop = pod(namespace="bank"), pod(namespace="shop")
     for each in (policy, replace(policy, out_of_service=True)):
-        assert each.ceiling("k1", "bank", {}) is None
-        assert each.ceiling("k1", "shop", {}) == Ceiling("second", 60)
-        assert each.ceiling(OUT_OF_SERVICE, "shop", {}) == Ceiling("second", 60)
-        assert each.ceiling("k2", "shop", {}) == Ceiling("third", 5)
-    assert EvictionPolicy().ceiling("k1", "shop", {}) is None
+        assert each.ceiling(bank, "k1") is None
+        assert each.ceiling(shop, "k1") == Ceiling("second", 60)
+        assert each.ceiling(shop, OUT_OF_SERVICE) == Ceiling("second", 60)
+        assert each.ceiling(shop, "k2") == Ceiling("third", 5)
+    assert EvictionPolicy().ceiling(shop, "k1") is None
 
 
 def test_a_rule_inherits_what_it_does_not_set() -> None:

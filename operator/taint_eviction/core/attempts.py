@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker
-from taint_eviction.core.decision import Evict, Stay, StayReason
+from taint_eviction.core.decision import Stay, StayReason
 from taint_eviction.core.events import (
     Block,
     BlockReason,
@@ -36,7 +36,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord, Queued
-from taint_eviction.core.policy import EvictionMode
+from taint_eviction.core.policy import EffectiveTaint, EvictionMode, Handling
 from taint_eviction.core.reconciler import Reconciler, flow_of
 from taint_eviction.core.take_backs import TakeBacks
 
@@ -148,25 +148,25 @@ class Attempts:
         if isinstance(work, TakeBack) and not self._goes_on(work):
             return CalledOff()
         record = self._record(work.ref)
-        decision = self._reconciler.decide(record, now) if self._pods.knows(record) else None
-        due = isinstance(decision, Evict) and decision.fire_at <= now.at
+        found = self._reconciler.decide_how(record, now) if self._pods.knows(record) else None
+        due = isinstance(found, EffectiveTaint) and found.decision.fire_at <= now.at
         if isinstance(work, TakeBack):
             return CalledOff() if due else None
         _, state = self._in_flight(work.ref)
-        if not isinstance(decision, Evict) or not due:
+        if not isinstance(found, EffectiveTaint) or not due:
             return CalledOff()
-        if decision.fire_at != work.decision.fire_at:
+        if found.decision.fire_at != work.decision.fire_at:
             return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must stabilize.
-        record.want(decision)  # The reason may have changed; the last one is reported at the end.
-        return None if self._may_go_on(record, decision, state, now) else Suspended()
+        record.want(found.decision)  # The reason may have changed; the last one is reported at the end.
+        return None if self._may_go_on(record, found.handling, state, now) else Suspended()
 
-    def _may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight, now: Moment) -> bool:
+    def _may_go_on(self, record: PodRecord, handling: Handling, begun: InFlight, now: Moment) -> bool:
         """Return whether an eviction that was begun may still be sent: no guard blocks it, its rule still applies, and
         no pod of an earlier tier has to leave first.
         A change of policy also stops it: the limits of the new policy have not let it through. A pod that was blocked
         meanwhile is not deleted because budgets had refused it for long enough before.
         """
-        flow, handling = begun.schedule.flow, self._reconciler.handling(record, decision, now)
+        flow = begun.schedule.flow
         if begun.tokens is None or flow != flow_of(record, handling):
             return False
         is_same_call = begun.work.by_eviction_api >= asks(handling, record.failures, now.at)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from taint_eviction.core.decision import Ceiling, Evict, TaintVerdict
 from taint_eviction.core.label_selectors import LabelSelector, chooses
@@ -214,10 +215,11 @@ class EvictionPolicy:
             return Handling(rule, EvictionMode.DELETE, timeout, order=order, node_lost=True)
         return Handling(rule, mode, timeout, order=order)
 
-    def ceiling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Ceiling | None:
+    def ceiling(self, pod: Pod, taint_key: str) -> Ceiling | None:
         """Return the ceiling on the seconds for which a pod tolerates a taint with this key, None if there is none: it
         is that of the first rule that matches, whether the pod's node is out of service or not.
         """
+        namespace, labels = pod.ref.key.namespace, pod.labels
         rule = next((rule for rule in self.rules if rule.matches(taint_key, namespace, labels)), None)
         if rule is None or rule.max_toleration_seconds is None:
             return None
@@ -249,54 +251,58 @@ def tier_in(pod: Pod, handling: Handling) -> Tier:
 # The effective taint
 
 
-def by_effective_taint(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Evict:
-    """Return the decision with the taint that is effective at ``at`` as ``deciding``; before the deadline: at that.
+class EffectiveTaint(NamedTuple):
+    """From ``at`` on, ``decision`` has the taint that is effective as ``deciding``; ``handling`` follows from it."""
+
+    at: float
+    decision: Evict
+    handling: Handling
+
+
+def effective_taint(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> EffectiveTaint:
+    """Return the taint that is effective at ``at``; before the deadline: at that.
     Of taints with equivalent rules, the one with the earliest deadline is effective.
     """
-    if policy.same_for_all_taints or len(decision.verdicts) == 1:
-        return decision
     at = max(at, decision.fire_at)
-    due = [verdict for verdict in decision.verdicts if (due_at := verdict.due_at) is not None and due_at <= at]
-    deciding = min(due, key=lambda verdict: (handling_of(verdict, pod, policy, at).urgency, verdict.fire_at))
-    return replace(decision, deciding=deciding)
+    if not policy.same_for_all_taints and len(decision.verdicts) > 1:
+        due = [verdict for verdict in decision.verdicts if (due_at := verdict.due_at) is not None and due_at <= at]
+        deciding = min(due, key=lambda verdict: (handling_of(verdict, pod, policy, at).urgency, verdict.fire_at))
+        decision = replace(decision, deciding=deciding)
+    return EffectiveTaint(at, decision, handling_of(decision.deciding, pod, policy, at))
 
 
-def effective_taints(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Iterator[tuple[float, Evict]]:
-    """Yield each instant, from ``at`` on, from which the pod is handled otherwise, with the decision as it is then:
-    another taint is effective, or its node counts as lost.
+def effective_taints(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Iterator[EffectiveTaint]:
+    """Yield the taint that is effective at ``at``, and later whenever the pod is handled otherwise: another taint is
+    effective, or its node counts as lost.
     """
-    at = max(at, decision.fire_at)
-    effective = by_effective_taint(decision, pod, policy, at)
-    yield at, effective
+    before = effective_taint(decision, pod, policy, at)
+    yield before
     if policy.same_for_all_taints:
         return
-    handling = handling_of(effective.deciding, pod, policy, at)
     changes = {policy.lost_at, *(verdict.due_at for verdict in decision.verdicts)}
-    for later in sorted(change for change in changes if change is not None and at < change < math.inf):
-        then = by_effective_taint(decision, pod, policy, later)
-        other = handling_of(then.deciding, pod, policy, later)
-        if then.deciding is not effective.deciding or other != handling:
-            yield later, then
-        effective, handling = then, other
+    for later in sorted(change for change in changes if change is not None and before.at < change < math.inf):
+        then = effective_taint(decision, pod, policy, later)
+        if then.decision.deciding is not before.decision.deciding or then.handling != before.handling:
+            yield then
+        before = then
 
 
 def first_unpaused(decision: Evict, pod: Pod, policy: EvictionPolicy) -> Evict:
     """Return the decision at the first instant when no rule pauses the pod: at its deadline, or when another taint is
     due. If every rule that applies then pauses the pod, return the decision at its deadline.
     """
-    for at, then in effective_taints(decision, pod, policy, decision.fire_at):
-        if not handling_of(then.deciding, pod, policy, at).paused:
+    for at, then, handling in effective_taints(decision, pod, policy, decision.fire_at):
+        if not handling.paused:
             return replace(then, fire_at=at)
-    return by_effective_taint(decision, pod, policy, decision.fire_at)
+    return effective_taint(decision, pod, policy, decision.fire_at).decision
 
 
 def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | None:
     """Return when a pod is deleted if budgets refuse it from its deadline on and nothing else holds it; None: never."""
     until = math.inf
-    for at, then in effective_taints(decision, pod, policy, decision.fire_at):
+    for at, _, handling in effective_taints(decision, pod, policy, decision.fire_at):
         if until <= at:
             break
-        handling = handling_of(then.deciding, pod, policy, at)
         if handling.mode is EvictionMode.EVICT or handling.paused:
             continue
         patience = 0.0 if handling.mode is EvictionMode.DELETE else handling.evict_timeout_seconds

@@ -5,10 +5,11 @@ decides again. This module carries nothing out (``attempts``).
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from taint_eviction.core.breaker import Breaker
-from taint_eviction.core.decision import Ceiling, Decision, DecisionPolicy, Evict, Stay, StayReason, decide
+from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
 from taint_eviction.core.events import Cancelled, Event, Evicted, EvictionLoop, Scheduled
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
@@ -28,9 +29,10 @@ from taint_eviction.core.pods import (
     Step,
 )
 from taint_eviction.core.policy import (
+    EffectiveTaint,
     EvictionPolicy,
     Handling,
-    by_effective_taint,
+    effective_taint,
     effective_taints,
     handling_of,
     tier_in,
@@ -79,16 +81,23 @@ class Reconciler:
 
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Return when and why a pod is to be evicted, or why it stays, from what is known now. Changes nothing."""
-        return self._decide(record, self._policy_for(record), now)
+        found = self.decide_how(record, now)
+        return found if isinstance(found, Stay) else found.decision
 
-    def _decide(self, record: PodRecord, policy: EvictionPolicy, now: Moment) -> Decision:
+    def decide_how(self, record: PodRecord, now: Moment) -> Stay | EffectiveTaint:
+        """Return why a pod stays, or how it is to be evicted, from what is known now. Changes nothing."""
+        decision, policy = self._decide(record)
+        return decision if isinstance(decision, Stay) else effective_taint(decision, record.pod, policy, now.at)
+
+    def _decide(self, record: PodRecord) -> tuple[Decision, EvictionPolicy]:
+        """Decide on a pod by what is known of its node; return the policy that applies there, too."""
         known = self._nodes.known.get(record.node_name)
-        decision = decide_on(record.pod, record.bound, known, self._policy, policy)
-        return by_effective_taint(decision, record.pod, policy, now.at) if isinstance(decision, Evict) else decision
+        policy = policy_on(known, self.eviction_policy)
+        return decide_on(record.pod, record.bound, known, self._policy, policy), policy
 
-    def by_effective_taint(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
-        """Return the decision with the taint that is effective now as ``deciding``."""
-        return by_effective_taint(decision, record.pod, self._policy_for(record), now.at)
+    def effective_taint(self, record: PodRecord, decision: Evict, now: Moment) -> EffectiveTaint:
+        """Return the taint that is effective now, of those because of which a pod is to be evicted."""
+        return effective_taint(decision, record.pod, self._policy_for(record), now.at)
 
     def _policy_for(self, record: PodRecord) -> EvictionPolicy:
         return policy_on(self._nodes.known.get(record.node_name), self.eviction_policy)
@@ -103,8 +112,7 @@ class Reconciler:
         if policy.lost_at == math.inf:
             return math.inf
         changes = effective_taints(decision, record.pod, policy, at)
-        lost = (at for at, then in changes if handling_of(then.deciding, record.pod, policy, at).node_lost)
-        return next(lost, math.inf)
+        return next((each.at for each in changes if each.handling.node_lost), math.inf)
 
     def flow(self, record: PodRecord, decision: Evict, now: Moment) -> FlowKey:
         """Return the flow in which a pod to be evicted waits."""
@@ -143,8 +151,7 @@ class Reconciler:
         return effects
 
     def _reconcile(self, record: PodRecord, now: Moment) -> list[Event]:
-        policy = self._policy_for(record)
-        decision = self._decide(record, policy, now)
+        decision, policy = self._decide(record)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
         if self.dry_run and not due:
             record.undelete()
@@ -185,23 +192,26 @@ class Reconciler:
 
     def _schedule(self, record: PodRecord, decision: Evict, policy: EvictionPolicy, now: Moment) -> list[Event]:
         before = record.decision
+        in_turn = list(effective_taints(decision, record.pod, policy, now.at))
+        decision = in_turn[0].decision
         record.want(decision)
         if decision.fire_at > now.at:
             record.restart_patience()
         self._interrupt_patience(record, now)
-        self._queue.schedule(record, self._announce(record, decision, policy, now), now.at)
+        self._queue.schedule(record, self._announce(record, in_turn, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
             return []
         return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
 
-    def _announce(self, record: PodRecord, decision: Evict, policy: EvictionPolicy, now: Moment) -> Schedule:
-        """Announce to the breaker the taints that evict a pod; return its schedule: the flow, and when to begin."""
-        in_turn = list(effective_taints(decision, record.pod, policy, now.at))
-        for _, then in in_turn:
-            self._tell_breaker(record, then)
-        handling = handling_of(decision.deciding, record.pod, policy, max(now.at, decision.fire_at))
+    def _announce(self, record: PodRecord, in_turn: Sequence[EffectiveTaint], now: Moment) -> Schedule:
+        """Announce to the breaker the taints that evict a pod in turn; return its schedule: the flow, and when to
+        begin.
+        """
+        for each in in_turn:
+            self._tell_breaker(record, each.decision)
+        _, decision, handling = in_turn[0]
         failures = record.failures
-        next_taint_at = in_turn[1][0] if len(in_turn) > 1 else None
+        next_taint_at = in_turn[1].at if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
             fire_at = max(fire_at, failures.next_try_at(handling, now.at))
@@ -335,10 +345,7 @@ def decide_on(
     if known is None:
         return decide(pod, bound, None, policy)
 
-    def ceiling_of(taint_key: str) -> Ceiling | None:
-        return of_node.ceiling(taint_key, pod.ref.key.namespace, pod.labels)
-
-    off = of_node.out_of_service
+    off, ceiling_of = of_node.out_of_service, partial(of_node.ceiling, pod)
     return decide(pod, bound, known.taints, policy, ceiling_of, shutting_down=known.shutting_down, out_of_service=off)
 
 

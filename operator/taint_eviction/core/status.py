@@ -208,8 +208,7 @@ class Status:
                 yield self._pending(record, record.decision, now)
 
     def _pending(self, record: PodRecord, wanted: Evict, now: Moment) -> Pending:
-        decision = self._reconciler.by_effective_taint(record, wanted, now)
-        handling = self._reconciler.handling(record, decision, now)
+        _, decision, handling = self._reconciler.effective_taint(record, wanted, now)
         state, wait_reason = self._state(record, decision, now)
         tier_wait = None
         if wait_reason is WaitReason.LIMITED and (tier_wait := self._queue.order.wait(record.ref, now.at)) is not None:
