@@ -157,7 +157,7 @@ class Attempts:
             return CalledOff()
         if found.decision.fire_at != work.decision.fire_at:
             return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must stabilize.
-        record.want(found.decision)  # The reason may have changed; the last one is reported at the end.
+        record.want(found.decision, now.at)  # The reason may have changed; the last one is reported at the end.
         return None if self._may_go_on(record, found.handling, state, now) else Suspended()
 
     def _may_go_on(self, record: PodRecord, handling: Handling, begun: InFlight, now: Moment) -> bool:

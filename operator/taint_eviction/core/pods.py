@@ -261,9 +261,17 @@ class PodRecord:
 
     # What is decided
 
-    def want(self, decision: Evict) -> None:
-        """Note the decision to evict the pod."""
+    def want(self, decision: Evict, now: float) -> None:
+        """Note the decision to evict the pod. Before its deadline, failures belong to another eviction.
+
+        But a budget's refusal that still applies after the deadline is kept: a swapped taint is no reason to ask again.
+        """
         self.decision = decision
+        if decision.fire_at > now:
+            failures = self.failures
+            if failures is not None and (failures.block is None or decision.fire_at >= failures.retry_at):
+                self.failures = None
+            self.restart_patience()
 
     def want_nothing(self) -> None:
         """Note that the pod is to be evicted no more: it stays, or has been evicted."""
@@ -325,10 +333,6 @@ class PodRecord:
     def plan_pause(self, seconds: float) -> None:
         """Note the pause that is planned until the next attempt."""
         self.failures = self.failures and self.failures.after_pause(seconds)
-
-    def forget_failures(self) -> None:
-        """Note that the failures so far belong to another eviction."""
-        self.failures = None
 
     def restart_patience(self) -> None:
         """Let the patience with budgets (``FailedAttempts``) begin with the next refusal."""

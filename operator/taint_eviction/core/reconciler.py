@@ -159,8 +159,6 @@ class Reconciler:
         if reported and isinstance(record.state, Stays):
             record.delete(now.at)  # The taint was away for a moment and has kept its start.
         if isinstance(decision, Evict) and not record.deleted:
-            if not due and not _is_blocked(record, decision):
-                record.forget_failures()
             self._want_take_back(record, not due and record.condition.may_be_there, now)
             effects = self._schedule(record, decision, policy, now)
             if reported:  # The deadline was another one for a moment.
@@ -194,9 +192,7 @@ class Reconciler:
         before = record.decision
         in_turn = list(effective_taints(decision, record.pod, policy, now.at))
         decision = in_turn[0].decision
-        record.want(decision)
-        if decision.fire_at > now.at:
-            record.restart_patience()
+        record.want(decision, now.at)
         self._interrupt_patience(record, now)
         self._queue.schedule(record, self._announce(record, in_turn, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
@@ -366,12 +362,6 @@ def _is_by_owner(record: PodRecord, decision: Evict) -> bool:
     """
     verdict = decision.deciding
     return verdict.came_later or record.changed_at > verdict.start_at
-
-
-def _is_blocked(record: PodRecord, decision: Evict) -> bool:
-    """Return whether a budget's refusal still applies after the deadline: a swapped taint is no reason to ask again."""
-    failures = record.failures
-    return failures is not None and failures.block is not None and decision.fire_at < failures.retry_at
 
 
 def _grace_ends_at(pod: Pod, now: Moment) -> float:
