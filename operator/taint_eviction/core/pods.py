@@ -169,7 +169,8 @@ NO_CONDITION = Condition()
 class PodRecord:
     """What is known of one pod; ``ref`` never changes.
 
-    ``seen_at``: when it was last seen. ``bound``: since when it has been bound to its node, None: it is not bound.
+    ``node_name``: the name of its node, "" while it is not bound. ``seen_at``: when it was last seen. ``bound``: since
+    when it has been bound to its node, None: it is not bound.
     ``changed_at``: when its owner was last seen to have changed what decisions depend on; -inf: never.
     ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
     place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, since when
@@ -189,6 +190,7 @@ class PodRecord:
         "evacuating_since",
         "failures",
         "known_since",
+        "node_name",
         "pod",
         "ref",
         "reported_fire_at",
@@ -202,6 +204,7 @@ class PodRecord:
     def __init__(self, pod: Pod, seen_at: float, bound: Sighting | None = None) -> None:
         self.pod = pod
         self.ref = pod.ref
+        self.node_name = pod.node_name or ""
         self.seen_at = seen_at
         self.bound = bound
         self.changed_at = -math.inf
@@ -217,11 +220,6 @@ class PodRecord:
         self.taking_back: TakeBack | None = None
 
     @property
-    def node_name(self) -> str:
-        """The name of its node, "" while it is not bound."""
-        return self.pod.node_name or ""
-
-    @property
     def deleted(self) -> bool:
         """Return whether the API server has accepted its deletion."""
         return isinstance(self.state, Deleted)
@@ -230,6 +228,19 @@ class PodRecord:
     def in_flight(self) -> bool:
         """Return whether a worker is working on the pod."""
         return isinstance(self.state, InFlight)
+
+    # What was seen
+
+    def see(self, fact: PodSeen, label_keys: Collection[str], now: Moment) -> None:
+        """Take in the pod as it is by now. ``label_keys``: see ``KnownPods``."""
+        pod = fact.pod
+        if pod.node_name is None:
+            self.bound = None
+        elif self.bound is None or self.pod.node_name != pod.node_name:
+            self.bound = sight(now, pod.bound_at, pod.bound_time_source, fact.absent_at)
+        if _changed_by_owner(self.pod, pod, label_keys):
+            self.changed_at = now.at
+        self.pod, self.node_name, self.seen_at = pod, pod.node_name or "", now.at
 
     # Where it waits
 
@@ -425,13 +436,7 @@ class KnownPods:
             for each in predecessors:
                 self._gone.remember(each.ref.uid, now)
             self.known[pod.ref.key] = record
-        if pod.node_name is None:
-            record.bound = None
-        elif record.bound is None or record.pod.node_name != pod.node_name:
-            record.bound = sight(now, pod.bound_at, pod.bound_time_source, fact.absent_at)
-        if _changed_by_owner(record.pod, pod, self.label_keys):
-            record.changed_at = now.at
-        record.pod, record.seen_at = pod, now.at
+        record.see(fact, self.label_keys, now)
         if pod.node_name is not None:
             self._by_node.setdefault(pod.node_name, {})[pod.ref.key] = record
         return record, predecessors

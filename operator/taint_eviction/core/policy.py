@@ -182,11 +182,12 @@ class EvictionPolicy:
 
         ``lost_at``: from when on the node counts as lost if it stays as it is; infinite: it does not.
         """
-        rules, out_of_service = self.rules, node is not None and node.is_out_of_service
+        rules = self.rules
         if any(rule.node_selector for rule in rules):
             labels = {} if node is None else node.labels
             rules = tuple([rule for rule in rules if chooses(rule.node_selector, labels)])
         lost_at = lost_at if self.ignores_budgets_on_lost_nodes else math.inf
+        out_of_service = node is not None and node.is_out_of_service
         if rules == self.rules and not out_of_service and lost_at == math.inf:
             return self
         return replace(self, rules=rules, out_of_service=out_of_service, lost_at=lost_at)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from taint_eviction.core.breaker import Breaker
-from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
+from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide, no_ceiling
 from taint_eviction.core.events import Cancelled, Event, Evicted, EvictionLoop, Scheduled
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FlowKey
@@ -19,6 +19,7 @@ from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.leaving_order import PAST_GRACE_SECONDS, Leaving
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.pods import (
+    Deleted,
     InFlight,
     KnownPods,
     PodRecord,
@@ -143,7 +144,7 @@ class Reconciler:
     def reconcile(self, record: PodRecord, now: Moment) -> list[Event]:
         """Bring the schedule and the take-back of one known pod in line with what is known now."""
         effects: list[Event] = []
-        if record.in_flight:
+        if isinstance(record.state, InFlight):
             self._interrupt_patience(record, now)  # Its attempt decides again before each call, and comes back here.
         else:
             effects = self._reconcile(record, now)
@@ -158,7 +159,8 @@ class Reconciler:
         reported = self.dry_run and due and _is_reported(record, decision)
         if reported and isinstance(record.state, Stays):
             record.delete(now.at)  # The taint was away for a moment and has kept its start.
-        if isinstance(decision, Evict) and not record.deleted:
+        deleted = isinstance(record.state, Deleted)
+        if isinstance(decision, Evict) and not deleted:
             self._want_take_back(record, not due and record.condition.may_be_there, now)
             effects = self._schedule(record, decision, policy, now)
             if reported:  # The deadline was another one for a moment.
@@ -166,7 +168,7 @@ class Reconciler:
                 record.want_nothing()
                 record.delete(now.at)
             return effects
-        alive = not record.pod.terminating and not record.deleted
+        alive = not record.pod.terminating and not deleted
         self._want_take_back(record, alive and (record.pod.marked or record.condition.may_be_there), now)
         return self._unschedule(record, decision.reason if isinstance(decision, Stay) else None, now)
 
@@ -341,7 +343,7 @@ def decide_on(
     if known is None:
         return decide(pod, bound, None, policy)
 
-    off, ceiling_of = of_node.out_of_service, partial(of_node.ceiling, pod)
+    off, ceiling_of = of_node.out_of_service, partial(of_node.ceiling, pod) if of_node.rules else no_ceiling
     return decide(pod, bound, known.taints, policy, ceiling_of, shutting_down=known.shutting_down, out_of_service=off)
 
 
