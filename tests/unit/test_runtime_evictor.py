@@ -170,7 +170,7 @@ async def test_a_pod_that_is_gone_at_any_step_is_done_with(vanishes: str, verbs:
     assert (
         it.api.verbs(),
         list(it.brain.status.pending(it.clock.now())),
-        it.live.next_at(it.clock.now()),
+        it.brain.attempts.next_at(it.clock.now()),
     ) == (
         verbs,
         [],
@@ -215,7 +215,7 @@ async def test_a_node_that_is_gone_evicts_nobody() -> None:
     it = body()
     it.api.remove(*it.api.nodes)
     assert await once(it) == CalledOff()
-    assert (it.api.verbs(), it.live.next_at(it.clock.now())) == (["GET node"], None)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now())) == (["GET node"], None)
 
 
 @virtually
@@ -227,7 +227,7 @@ async def test_untainted_between_condition_and_deletion_calls_off_and_takes_back
     assert await once(it) == CalledOff()
     assert await take_back(it) == Done()
     assert it.api.verbs() == ["GET node", "PATCH", "GET pod", "UNMARK"]
-    assert (it.api.pods[ref().key].marked, it.live.next_at(it.clock.now())) == (False, None)
+    assert (it.api.pods[ref().key].marked, it.brain.attempts.next_at(it.clock.now())) == (False, None)
 
 
 @virtually
@@ -298,7 +298,7 @@ async def test_where_the_read_is_ahead_of_the_watch_the_watch_decides_what_came_
     it.api.put(node(taint()))
     at(62, it.live.observe, NodeSeen(it.api.nodes["n1"]))
     assert await once(it) == (CalledOff() if again else Done())
-    assert it.live.next_at(it.clock.now()) == (122 if again else None)
+    assert it.brain.attempts.next_at(it.clock.now()) == (122 if again else None)
 
 
 @virtually
@@ -371,7 +371,7 @@ async def test_a_gate_that_closes_between_two_steps_holds(closed_at: float, verb
     it.api.will("PATCH", slow(0.4))
     at(closed_at, setattr, it.gate, "open", False)
     assert await once(it) == Suspended()
-    assert (it.api.verbs(), it.live.next_at(it.clock.now())) == (verbs, 0)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now())) == (verbs, 0)
 
 
 @virtually
@@ -396,7 +396,7 @@ async def test_any_refusal_is_a_failure_with_a_time_to_come_back(verb: str, stat
     outcome = await once(it)
     assert isinstance(outcome, Failed)
     assert 0.1 <= outcome.retry_at <= 0.2
-    assert it.live.next_at(it.clock.now()) == outcome.retry_at
+    assert it.brain.attempts.next_at(it.clock.now()) == outcome.retry_at
 
 
 @virtually
@@ -456,7 +456,7 @@ async def test_cancelled_in_the_middle_of_any_call_nothing_is_left(verb: str, ho
     await slow_start()
     assert attempt.cancelled()
     it.live.finish(work, CalledOff())
-    assert it.live.next_at(it.clock.now()) == 0
+    assert it.brain.attempts.next_at(it.clock.now()) == 0
 
 
 @virtually
@@ -476,7 +476,7 @@ async def test_a_pod_that_vanishes_in_flight_is_settled_without_a_trace() -> Non
     it.api.will("DELETE", slow(0.5))
     at(0.25, it.live.observe, PodGone(ref()))
     assert await once(it) == Done()
-    assert (it.live.next_at(it.clock.now()), list(it.brain.pods)) == (None, [])
+    assert (it.brain.attempts.next_at(it.clock.now()), list(it.brain.pods)) == (None, [])
 
 
 # How long to wait

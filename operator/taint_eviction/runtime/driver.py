@@ -40,7 +40,7 @@ class Driver:
 
     def __init__(self, live: Live, evictor: Evictor, gate: Gate, workers: int) -> None:
         self._live = live
-        self._clock = live.clock
+        self._attempts, self._clock = live.controller.attempts, live.clock
         self._evictor = evictor
         self._gate = gate
         self.workers = Workers(workers, live.changed.set, _MAX_LENT)
@@ -107,7 +107,7 @@ class Driver:
         if free <= 0:
             return _LONGEST_WAIT_SECONDS
         free_for_retries = max(0, self._allowed() // 2 - self.workers.retrying)
-        self._live.put_last(self.workers.hanging)
+        self._attempts.put_last(self.workers.hanging)
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
             is_retry = not isinstance(work, Eviction) or work.tries > 0
@@ -123,7 +123,7 @@ class Driver:
             self._slow_start.begin()
         self._note_pause()
         now = self._clock.now()
-        next_at = None if len(begun) == free else self._live.next_at(now, retries=free_for_retries > 0)
+        next_at = None if len(begun) == free else self._attempts.next_at(now, retries=free_for_retries > 0)
         return _LONGEST_WAIT_SECONDS if next_at is None else min(max(0.0, next_at - now.at), _LONGEST_WAIT_SECONDS)
 
     def _note_pause(self) -> None:

@@ -73,7 +73,7 @@ class Evictor:
         rng: random.Random,
     ) -> None:
         self._live = live
-        self._clock = live.clock
+        self._attempts, self._clock = live.controller.attempts, live.clock
         self._reader = reader
         self._writer = writer
         self._node_reads = node_reads
@@ -126,7 +126,7 @@ class Evictor:
     async def _ready_to_end(self, work: Eviction, worker: Worker) -> None:
         """Decide for the last time, when only the request remains to be sent (see ``Ready``)."""
         await self._decide_again(work, worker)
-        self._live.will_delete(work.ref)
+        self._attempts.will_delete(work.ref, self._clock.now())
 
     async def _decide_again(self, work: Eviction, worker: Worker) -> None:
         """Decide on a live node; raise ``_Stopped`` unless the next call may be made right now.
@@ -145,7 +145,7 @@ class Evictor:
 
     def _recheck(self, work: Work) -> None:
         """Raise ``_Stopped`` unless the next call may be made right now, as far as is known."""
-        outcome = self._live.recheck(work) or (None if self._gate.may_act() else Suspended())
+        outcome = self._attempts.recheck(work, self._clock.now()) or (None if self._gate.may_act() else Suspended())
         if outcome is not None:
             raise _Stopped(outcome)
 
@@ -176,7 +176,7 @@ class Evictor:
 
     async def _mark_once(self, work: Eviction, max_seconds: float) -> Pod | None:
         now = self._clock.now()
-        self._live.will_mark(work.ref)
+        self._attempts.will_mark(work.ref)
         is_decided = False
         try:
             async with asyncio.timeout(max_seconds):
@@ -189,7 +189,7 @@ class Evictor:
             raise CallFailed(f"no answer within {max_seconds:.1f} s", may_pass=True) from None
         finally:
             if not is_decided:
-                self._live.may_be_marked_late(work.ref)
+                self._attempts.may_be_marked_late(work.ref, self._clock.now())
         if pod is not None:
             self._live.observe(PodSeen(pod, asked_at=now.at))
         return pod

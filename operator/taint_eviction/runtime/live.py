@@ -1,6 +1,6 @@
 """The core in real time: connects ``Controller`` with the clock, the reporters, and the tasks that wait for deadlines.
 Everything is synchronous: each method reads the clock once, calls the core, reports the effects, and wakes the waiting
-tasks.
+tasks. What has no effects to report is asked of the core itself (``evictor``, ``driver``).
 """
 
 import asyncio
@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.events import CalledOff, Event, NodeCleared, NodeTainted, Suspended, Work, WorkOutcome
+from taint_eviction.core.events import Event, NodeCleared, NodeTainted, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, PodsSwept
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import PodRef
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.runtime.ports import Clock, Reporter
 
@@ -81,14 +80,6 @@ class Live:
         now = self.clock.now()
         self._report(self.controller.evaluate(now, term), now)
 
-    def next_at(self, now: Moment, retries: bool = True) -> float | None:
-        """Return when work is due next, None if none is. ``retries`` False: first tries only."""
-        return self._attempts.next_at(now, retries)
-
-    def put_last(self, namespaces: frozenset[str]) -> None:
-        """Let evictions of these namespaces come last; see ``Attempts.put_last``."""
-        self._attempts.put_last(namespaces)
-
     def take_due(self, max_works: int, max_retries: int) -> list[Work]:
         """Begin due work; see ``Attempts.take_due``."""
         now = self.clock.now()
@@ -96,22 +87,6 @@ class Live:
         for work in begun:
             self._began(work, now)
         return begun
-
-    def recheck(self, work: Work) -> CalledOff | Suspended | None:
-        """Return why a piece of work in flight must not continue at this moment; None if it may."""
-        return self._attempts.recheck(work, self.clock.now())
-
-    def will_mark(self, ref: PodRef) -> None:
-        """Note that a condition is about to be written."""
-        self._attempts.will_mark(ref)
-
-    def may_be_marked_late(self, ref: PodRef) -> None:
-        """Note that a request to set a condition had no answer."""
-        self._attempts.may_be_marked_late(ref, self.clock.now())
-
-    def will_delete(self, ref: PodRef) -> None:
-        """Note that a pod's deletion is about to be requested."""
-        self._attempts.will_delete(ref, self.clock.now())
 
     def finish(self, work: Work, outcome: WorkOutcome) -> None:
         """Finish a piece of work."""

@@ -151,7 +151,7 @@ class SimulatedProcess(Killable):
 
     def has_plans(self) -> bool:
         """Return whether anything is scheduled or in flight."""
-        next_at = self.live.next_at(self.live.clock.now())
+        next_at = self.live.controller.attempts.next_at(self.live.clock.now())
         return next_at is not None or self.live.controller.status.pending_count() > 0
 
     def change_policy(self, policy: EvictionPolicy) -> None:
