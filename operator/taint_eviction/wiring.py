@@ -46,7 +46,7 @@ from taint_eviction.reporting.outcome_keeper import OutcomeKeeper
 from taint_eviction.reporting.outcome_memory import OutcomeMemory
 from taint_eviction.reporting.probe_server import ProbeServer
 from taint_eviction.reporting.readings import readings_of
-from taint_eviction.reporting.reporters import BreakerEventReporter, EventReporter, LeaderReporter, MetricsReporter
+from taint_eviction.reporting.reporters import BreakerEventReporter, EventReporter, LeaderReporter
 from taint_eviction.reporting.status_document import AdmissionState, AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.reporting.status_endpoints import StatusEndpoints
 from taint_eviction.runtime.assembly import Ports, assemble
@@ -270,9 +270,8 @@ def _ports(
     store = StateConfigMap(calls, *state)
     # A pod's host name is its own name, unless it shares the network of its node.
     own_pod = NamespacedName(settings.election.lease_namespace, socket.gethostname())
-    counting = MetricsReporter(metrics)
     # The memory also records on standbys.
-    reporters = [memory, *_reporters(settings, gate, counting, recorder, state)]
+    reporters = [memory, *_reporters(settings, gate, metrics, recorder, state)]
     observers = [each for each in (journal, shadow) if each is not None]
 
     def heard(fact: Fact, now: Moment) -> None:
@@ -307,7 +306,7 @@ def _ports(
         adoption=Adoptions(calls, malformed, store, identity, parts),
         restarted=metrics.watch_restarted,
         heard=heard,
-        began=counting.began,
+        began=metrics.began,
         attempted=attempted,
     )
 
@@ -346,11 +345,11 @@ def _elector(identity: str, calls: ApiCalls, clock: ServerClock, settings: Setti
 
 
 def _reporters(
-    settings: Settings, gate: Gate, counting: MetricsReporter, recorder: EventRecorder, state: NamespacedName
+    settings: Settings, gate: Gate, metrics: Metrics, recorder: EventRecorder, state: NamespacedName
 ) -> list[Reporter]:
     """Make the reporters; ``state`` names the ConfigMap on which events about the breaker are posted."""
     dry_run = settings.dry_run
-    reporters: list[Reporter] = [counting]
+    reporters: list[Reporter] = [metrics]
     if not dry_run:
         reporters.append(BreakerEventReporter(recorder, state))
     if not dry_run or settings.dry_run_events:

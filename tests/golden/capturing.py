@@ -24,7 +24,7 @@ from taint_eviction.reporting.log_reporter import LogReporter
 from taint_eviction.reporting.metrics import Metrics
 from taint_eviction.reporting.outcome_memory import OutcomeMemory
 from taint_eviction.reporting.readings import readings_of
-from taint_eviction.reporting.reporters import LeaderReporter, MetricsReporter
+from taint_eviction.reporting.reporters import LeaderReporter
 from taint_eviction.reporting.status_document import LeaseSeen, ProcessState
 from taint_eviction.reporting.status_endpoints import StatusEndpoints
 from taint_eviction.runtime.clock import ServerClock
@@ -91,7 +91,7 @@ class _Newest:
         self.gate = gate
         self.memory = OutcomeMemory()
         self.metrics = Metrics("VERSION", dry_run, by_namespace=True, adopts=settings.adoption.enabled)
-        counting = LeaderReporter(gate, [MetricsReporter(self.metrics)])
+        counting = LeaderReporter(gate, [self.metrics])
         self._reporters: list[Reporter] = [self.memory, counting, LogReporter(gate, dry_run, settings.breaker.enabled)]
 
     def report(self, effect: Event, now: Moment) -> None:

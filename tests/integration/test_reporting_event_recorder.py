@@ -20,7 +20,7 @@ from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction.reporting import event_recorder
 from taint_eviction.reporting.event_recorder import EventRecorder, cancelling_deletion, marking_for_deletion
 from taint_eviction.reporting.metrics import Metrics
-from taint_eviction.reporting.reporters import EventReporter, MetricsReporter
+from taint_eviction.reporting.reporters import EventReporter
 
 REASON = "TaintManagerEviction"
 TAINT = Taint("k", "NoExecute")
@@ -248,7 +248,6 @@ async def test_long_names_of_pods_make_legal_names_of_events(on: Recording) -> N
 def test_effects_are_counted() -> None:
     """Each effect is counted in its own metric."""
     metrics = Metrics("1.0")
-    reporter = MetricsReporter(metrics)
     ref, now = PodRef(NamespacedName("ns", "p"), "u"), HandClock().now()
     for effect in (
         Evicted(ref, "n1", EVICT, 2.0),
@@ -257,7 +256,7 @@ def test_effects_are_counted() -> None:
         TaintRewritten("n1", TAINT),
         NodeTainted("n1"),
     ):
-        reporter.report(effect, now)
+        metrics.report(effect, now)
     names = ("pod_deletions_total", "cancelled_total", "taints_rewritten_total")
     values = [metrics.registry.get_sample_value(f"taint_eviction_controller_{name}") for name in names]
     assert values == [1, 1, 1]

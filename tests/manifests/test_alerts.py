@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from tests.manifests.test_kinds import MANIFESTS
+from tests.unit.builders import decided, moment, ref
 
+from taint_eviction.core.events import CountdownAdopted, Evicted
 from taint_eviction.reporting.metrics import Metrics, Readings
 
 MONITORING = MANIFESTS / "components/monitoring"
@@ -89,8 +91,9 @@ def measured() -> dict[str, Labels]:
             certificate_ends=lambda: {"client": 2e9},
         )
     )
-    metrics.evicted(0.1, "maintenance", "shop")
-    metrics.adoption("adopted")
+    decision = decided(key="maintenance")
+    for event in (Evicted(ref(), "n1", decision, 0.1), CountdownAdopted(ref(), "n1", 1)):
+        metrics.report(event, moment(0.0))
     metrics.policy_read("rejected")
     metrics.called("delete", "pods", "200")
     metrics.malformed("pods")

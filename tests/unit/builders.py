@@ -243,7 +243,7 @@ async def at_once() -> None:
     """Have nothing against a call that ends a pod."""
 
 
-def decided(at: float = 0.0) -> Evict:
-    """Make a decision to evict a pod that does not tolerate a taint."""
-    verdict = TaintVerdict(taint(), None, None, at, TimeSource.FIRST_SIGHT, at)
+def decided(at: float = 0.0, key: str = "k1") -> Evict:
+    """Make a decision to evict a pod that does not tolerate a taint with this key."""
+    verdict = TaintVerdict(taint(key), None, None, at, TimeSource.FIRST_SIGHT, at)
     return Evict(at, verdict, (verdict,))

@@ -1,5 +1,18 @@
 """Which metrics there are, and what their names are."""
 
+from tests.unit.builders import decided, moment, ref, taint
+
+from taint_eviction.core.control_state import Latch
+from taint_eviction.core.events import (
+    Block,
+    BlockReason,
+    BreakerOpened,
+    Cancelled,
+    Evicted,
+    Eviction,
+    Refused,
+    TaintRewritten,
+)
 from taint_eviction.reporting.metrics import Metrics, Readings
 
 READINGS = Readings(
@@ -35,6 +48,19 @@ READINGS = Readings(
 )
 
 
+NOW = moment(12.5)
+
+
+def evicted(late_seconds: float = 0.1, key: str = "k1", namespace: str = "shop") -> Evicted:
+    """A pod that was evicted so long after its deadline because of a taint with this key."""
+    return Evicted(ref(namespace=namespace), "n1", decided(key=key), late_seconds)
+
+
+def refused(block: Block | None = None) -> Refused:
+    """An eviction that failed."""
+    return Refused(ref(), "n1", "no", 1, 0.0, 1.0, block)
+
+
 def sample(metrics: Metrics, name: str, /, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, labels)
 
@@ -42,7 +68,7 @@ def sample(metrics: Metrics, name: str, /, **labels: str) -> float | None:
 def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
     """Dashboards and alerts for kube-controller-manager keep working; durations are in seconds."""
     metrics = Metrics("1.0")
-    metrics.evicted(3.0, "k1", "shop")
+    metrics.report(evicted(3.0), NOW)
     lines = metrics.render().decode().splitlines()
     assert "taint_eviction_controller_pod_deletions_total 1.0" in lines
     name = "taint_eviction_controller_pod_deletion_duration_seconds"
@@ -55,15 +81,15 @@ def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
 def test_facts_are_counted() -> None:
     """Each fact is counted under its labels."""
     metrics = Metrics("1.0")
-    metrics.evicted(0.5, "k1", "shop")
-    metrics.refused(blocked=False)
-    metrics.refused(blocked=True)
-    metrics.refused(blocked=True)
-    metrics.began(2.5)
-    metrics.breaker_opened()
+    metrics.report(evicted(0.5), NOW)
+    metrics.report(refused(), NOW)
+    metrics.report(refused(Block(BlockReason.BUDGET, "")), NOW)
+    metrics.report(refused(Block(BlockReason.BUDGET, "")), NOW)
+    metrics.began(Eviction(ref(), "n1", decided(10.0), False, 0), NOW)
+    metrics.report(BreakerOpened(Latch(0.0, "many", controller="")), NOW)
     metrics.policy_read("rejected")
-    metrics.cancelled()
-    metrics.taint_rewritten()
+    metrics.report(Cancelled(ref(), "n1", None), NOW)
+    metrics.report(TaintRewritten("n1", taint()), NOW)
     metrics.called("get", "nodes", "200")
     metrics.malformed("Pod")
     metrics.event("posted")
@@ -122,8 +148,8 @@ def test_evictions_are_counted_by_the_taint_that_decides() -> None:
     """The first twenty keys have a series each; all others share one, so that generated keys cost nothing."""
     metrics = Metrics("1.0")
     for number in range(22):
-        metrics.evicted(0.1, f"key-{number}", "shop")
-    metrics.evicted(0.1, "key-3", "shop")
+        metrics.report(evicted(key=f"key-{number}"), NOW)
+    metrics.report(evicted(key="key-3"), NOW)
     name = "taint_eviction_controller_evictions_by_taint_total"
     assert sample(metrics, name, key="key-3") == 2
     assert sample(metrics, name, key="key-19") == 1
@@ -136,8 +162,8 @@ def test_evictions_are_counted_by_namespace_only_where_that_is_wanted() -> None:
     name = "taint_eviction_controller_evictions_by_namespace_total"
     silent, metrics = Metrics("1.0"), Metrics("1.0", by_namespace=True)
     for number in range(102):
-        silent.evicted(0.1, "k1", f"namespace-{number}")
-        metrics.evicted(0.1, "k1", f"namespace-{number}")
+        silent.report(evicted(namespace=f"namespace-{number}"), NOW)
+        metrics.report(evicted(namespace=f"namespace-{number}"), NOW)
     assert name not in silent.render().decode()
     assert sample(metrics, name, namespace="namespace-99") == 1
     assert sample(metrics, name, namespace="other") == 2
@@ -146,7 +172,7 @@ def test_evictions_are_counted_by_namespace_only_where_that_is_wanted() -> None:
 def test_a_dry_run_counts_no_deletions() -> None:
     """An eviction of a dry run is an attempt with the outcome dry_run."""
     metrics = Metrics("1.0", dry_run=True)
-    metrics.evicted(0.1, "k1", "shop")
+    metrics.report(evicted(), NOW)
     assert sample(metrics, "taint_eviction_controller_pod_deletions_total") == 0
     assert sample(metrics, "taint_eviction_controller_attempts_total", outcome="dry_run") == 1
     assert sample(metrics, "taint_eviction_controller_build_info", version="1.0", dry_run="true", adopts="false") == 1
@@ -155,5 +181,5 @@ def test_a_dry_run_counts_no_deletions() -> None:
 def test_two_controllers_in_one_process_do_not_share_metrics() -> None:
     """Each has a registry of its own."""
     one, other = Metrics("1.0"), Metrics("1.0")
-    one.cancelled()
+    one.report(Cancelled(ref(), "n1", None), NOW)
     assert sample(other, "taint_eviction_controller_cancelled_total") == 0

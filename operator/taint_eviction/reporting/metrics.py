@@ -21,6 +21,20 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from taint_eviction.core.events import (
+    AdoptionRefused,
+    BreakerOpened,
+    Cancelled,
+    CountdownAdopted,
+    Event,
+    Evicted,
+    Eviction,
+    GivenBack,
+    Refused,
+    TaintRewritten,
+    Work,
+)
+from taint_eviction.core.instants import Moment
 from taint_eviction.kube.bounded import FirstValues
 from taint_eviction.shadow.comparison import ComparisonResult
 
@@ -96,7 +110,7 @@ class Readings:
 
 
 class Metrics:
-    """All metrics. Each method counts what its name says.
+    """All metrics: a ``Reporter``, which counts events. Each other method counts what its name says.
 
     ``dry_run``: no pod is deleted, so none is counted as deleted; attempts have the outcome dry_run. ``name`` is the
     name of the Lease. ``by_namespace``: evictions are counted by namespace, too. ``adopts``: countdowns are adopted.
@@ -297,44 +311,52 @@ class Metrics:
         leader = Gauge("leader_election_master_status", "1 while leading.", ["name"], registry=self.registry)
         leader.labels(self._name).set_function(lambda: float(readings.leading()))
 
-    # Facts
+    # Events and work
 
-    def evicted(self, late_seconds: float, taint_key: str, namespace: str) -> None:
-        """Count a pod's deletion that the API server accepted, with the seconds since its deadline."""
-        self._lateness.observe(late_seconds)
-        self._by_taint.labels(self._keys.label(taint_key)).inc()
+    def report(self, event: Event, now: Moment) -> None:
+        """Count the event."""
+        match event:
+            case Evicted():
+                self._evicted(event)
+            case Refused():
+                self._attempts.labels("refused" if event.block is None else "blocked").inc()
+            case Cancelled():
+                self._cancelled.inc()
+            case TaintRewritten():
+                self._rewritten.inc()
+            case CountdownAdopted():
+                self._adoptions.labels("adopted").inc()
+            case AdoptionRefused():
+                self._adoptions.labels("refused").inc()
+            case GivenBack():
+                self._adoptions.labels("given_back").inc()
+            case BreakerOpened():
+                self._breaker_openings.inc()
+            case _:
+                pass
+
+    def _evicted(self, event: Evicted) -> None:
+        self._lateness.observe(event.late_seconds)
+        self._by_taint.labels(self._keys.label(event.decision.deciding.taint.key)).inc()
         if self._by_namespace is not None:
-            self._by_namespace.labels(self._namespaces.label(namespace)).inc()
+            self._by_namespace.labels(self._namespaces.label(event.ref.key.namespace)).inc()
         if self._dry_run:
             self._attempts.labels("dry_run").inc()
             return
         self._attempts.labels("evicted").inc()
         self._deletions.inc()
-        self._duration.observe(late_seconds)
+        self._duration.observe(event.late_seconds)
 
-    def refused(self, blocked: bool) -> None:
-        """Count a failed attempt that will be repeated. ``blocked``: a budget refused it."""
-        self._attempts.labels("blocked" if blocked else "refused").inc()
+    def began(self, work: Work, now: Moment) -> None:
+        """Note how late the first attempt at a pod begins."""
+        if isinstance(work, Eviction) and work.tries == 0:
+            self._limiter_wait.observe(now.at - work.decision.due_at)
 
-    def began(self, late_seconds: float) -> None:
-        """Observe the seconds from a pod's deadline to its first attempt, which begins now."""
-        self._limiter_wait.observe(late_seconds)
-
-    def breaker_opened(self) -> None:
-        """Count that the circuit breaker opened."""
-        self._breaker_openings.inc()
+    # What else happens
 
     def policy_read(self, result: str) -> None:
         """Count a new version of the configuration file: loaded or rejected."""
         self._reloads.labels(result).inc()
-
-    def cancelled(self) -> None:
-        """Count that a pod no longer has a deadline, though it was not evicted here."""
-        self._cancelled.inc()
-
-    def taint_rewritten(self) -> None:
-        """Count that the value of a taint was changed in place."""
-        self._rewritten.inc()
 
     def called(self, verb: str, resource: str, code: str) -> None:
         """Count a request to the API server. ``code`` is the HTTP status, or a word for why there is none."""
@@ -359,10 +381,6 @@ class Metrics:
     def compared(self, result: str) -> None:
         """Count an eviction that was compared with what the built-in controller did."""
         self._comparisons.labels(result).inc()
-
-    def adoption(self, result: str) -> None:
-        """Count a countdown: adopted, refused, or given_back."""
-        self._adoptions.labels(result).inc()
 
     def watch_restarted(self, kind: str) -> None:
         """Count a restart of a watch of nodes or pods."""

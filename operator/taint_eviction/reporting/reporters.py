@@ -1,4 +1,4 @@
-"""Reporters of events besides the log: metrics, and the Kubernetes events that people see.
+"""Reporters of events besides the log and ``metrics``: the Kubernetes events that people see.
 
 Each is a ``Reporter``: synchronous, never blocking, never raising the world's errors. They do not know each other;
 ``Live`` calls all of them. Every replica sees the changes of nodes and pods, and only the leader reports
@@ -18,18 +18,12 @@ from taint_eviction.core.events import (
     CountdownAdopted,
     Event,
     Evicted,
-    Eviction,
     EvictionLoop,
-    GivenBack,
-    Refused,
-    TaintRewritten,
-    Work,
     tolerance,
 )
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.reporting.event_recorder import EventRecorder, cancelling_deletion, marking_for_deletion
-from taint_eviction.reporting.metrics import Metrics
 from taint_eviction.runtime.ports import Gate, Reporter
 
 # Events about all evictions are posted on the state ConfigMap.
@@ -62,40 +56,6 @@ class LeaderReporter:
         if self._gate.may_act() or event.own:
             for reporter in self._reporters:
                 reporter.report(event, now)
-
-
-class MetricsReporter:
-    """Counts events, and evictions that begin."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def began(self, work: Work, now: Moment) -> None:
-        """Note how late the first attempt at a pod begins."""
-        if isinstance(work, Eviction) and work.tries == 0:
-            self._metrics.began(now.at - work.decision.due_at)
-
-    def report(self, event: Event, now: Moment) -> None:
-        """Count the event."""
-        match event:
-            case Evicted():
-                self._metrics.evicted(event.late_seconds, event.decision.deciding.taint.key, event.ref.key.namespace)
-            case Refused():
-                self._metrics.refused(blocked=event.block is not None)
-            case Cancelled():
-                self._metrics.cancelled()
-            case TaintRewritten():
-                self._metrics.taint_rewritten()
-            case CountdownAdopted():
-                self._metrics.adoption("adopted")
-            case AdoptionRefused():
-                self._metrics.adoption("refused")
-            case GivenBack():
-                self._metrics.adoption("given_back")
-            case BreakerOpened():
-                self._metrics.breaker_opened()
-            case _:
-                pass
 
 
 class EventReporter:
