@@ -104,7 +104,9 @@ class _PeoplesCalls:
         self._last_leader = last_leader
         self._renewals = 0
 
-    async def make(self, call: ApiRequest, *, take: Callable[[Any], None] | None = None) -> ApiAnswer:
+    async def make(
+        self, call: ApiRequest, *, take: Callable[[Any], None] | None = None, max_seconds: float | None = None
+    ) -> ApiAnswer:
         """Make a request."""
         try:
             body = self._answer(call)

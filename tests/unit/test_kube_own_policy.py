@@ -7,7 +7,7 @@ import pytest
 
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.kube.answers import Outcome
-from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.api_calls import ADMISSION_SECONDS, ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.kube.own_policy import REFUSAL, OwnPolicy
 from taint_eviction.runtime.ports import CallFailed
 
@@ -30,8 +30,9 @@ class AnsweredDeletions:
         self._answers = {True: with_uid, False: without}
         self._own = own
         self.deletions: list[ApiRequest] = []
+        self.max_seconds: list[float | None] = []
 
-    async def make(self, call: ApiRequest) -> ApiAnswer:
+    async def make(self, call: ApiRequest, *, max_seconds: float | None = None) -> ApiAnswer:
         """Answer."""
         metadata = {"namespace": call.namespace or "shop", "name": call.name or "web", "uid": "u"}
         if call.verb == "get":
@@ -40,6 +41,7 @@ class AnsweredDeletions:
             going = {"metadata": {**metadata, "name": "going", "deletionTimestamp": "2026-03-01T12:00:00Z"}}
             return answer({"items": [going, {"metadata": metadata}]})
         self.deletions.append(call)
+        self.max_seconds.append(max_seconds)
         return self._answers["preconditions" in cast(Mapping[str, Any], call.body)]
 
 
@@ -56,6 +58,8 @@ async def test_it_is_in_force_if_only_the_deletion_with_a_uid_is_accepted() -> N
     calls = AnsweredDeletions(answer({}), DENIED)
     assert await asked(calls)
     assert [(each.namespace, each.name) for each in calls.deletions] == [OWN, OWN]
+    # Webhooks that hang are waited for.
+    assert calls.max_seconds == [ADMISSION_SECONDS, ADMISSION_SECONDS]
     for each in calls.deletions:
         assert each.query == {"dryRun": "All"}
         assert cast(Mapping[str, Any], each.body)["dryRun"] == ["All"]
@@ -87,7 +91,7 @@ async def test_a_list_of_pods_that_is_none_leaves_it_unknown() -> None:
     """A proxy may answer anything."""
 
     class NoList(AnsweredDeletions):
-        async def make(self, call: ApiRequest) -> ApiAnswer:
+        async def make(self, call: ApiRequest, *, max_seconds: float | None = None) -> ApiAnswer:
             return answer({"items": 5}) if call.verb == "list" else await super().make(call)
 
     with pytest.raises(CallFailed, match="no pod is running"):
@@ -104,7 +108,7 @@ class AnsweredReview:
         self._answered = answered
         self.asked: list[ApiRequest] = []
 
-    async def make(self, call: ApiRequest) -> ApiAnswer:
+    async def make(self, call: ApiRequest, *, max_seconds: float | None = None) -> ApiAnswer:
         """Answer."""
         self.asked.append(call)
         return self._answered

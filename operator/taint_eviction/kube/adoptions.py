@@ -11,7 +11,7 @@ from taint_eviction.core.objects import NamespacedName, Pod, PodRef
 from taint_eviction.core.pod_parts import PodParts
 from taint_eviction.kube.adoption_patches import MAX_NOTE, NOTE_ANNOTATION, JsonPatch, change_patch, note_text
 from taint_eviction.kube.answers import Outcome
-from taint_eviction.kube.api_calls import FIELD_MANAGER, ApiCalls, ApiRequest
+from taint_eviction.kube.api_calls import ADMISSION_SECONDS, FIELD_MANAGER, ApiCalls, ApiRequest
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.kube.kubernetes_objects import read_pod, readable_uid
 from taint_eviction.kube.malformed import MalformedObjects
@@ -20,9 +20,6 @@ from taint_eviction.runtime.ports import CallFailed, FailureReason, WantedChange
 
 # Each conflict means that another client has changed the pod meanwhile.
 _MAX_TRIES = 8
-# The API server waits for a webhook that hangs for 10 s by default, and for 30 s at most, and ends a request whose
-# sender waits no longer.
-_ADMISSION_SECONDS = 35.0
 # How the API server answers if a test of a patch fails; anything else is a refusal.
 _MAYBE_CONFLICTS = (409, 422)
 
@@ -44,7 +41,7 @@ async def change_pod(calls: ApiCalls, ref: PodRef, wanted: Callable[[Body], Json
         if patch is None:
             return body
         call = ApiRequest("patch", "pods", *ref.key, {"fieldManager": FIELD_MANAGER}, patch)
-        answer = await calls.make(call, max_seconds=max(calls.timeout_seconds, _ADMISSION_SECONDS))
+        answer = await calls.make(call, max_seconds=ADMISSION_SECONDS)
         if answer.outcome is Outcome.DONE:
             changed: Body = answer.body
             return changed

@@ -50,6 +50,10 @@ from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 
 FIELD_MANAGER = "taint-eviction-controller"
 
+# For requests that webhooks may see. The API server waits for one that hangs for 10 s by default, and for 30 s at most,
+# and ends a request whose sender waits no longer.
+ADMISSION_SECONDS = 35.0
+
 _NO_REFUSAL = Refusal("", "", {})
 _METHODS = {"get": "GET", "list": "GET", "patch": "PATCH", "delete": "DELETE", "create": "POST", "update": "PUT"}
 # Reads may follow redirects. Any other call would be done elsewhere, and its answer taken for the API server's.
@@ -125,7 +129,7 @@ class ApiAnswer:
 
 
 class ApiCalls:
-    """Makes requests, any number at a time, each in ``timeout_seconds`` unless its caller waits longer.
+    """Makes requests, any number at a time, each within ``timeout_seconds`` unless its caller waits longer.
 
     ``heard_date`` is called with the ``Date`` (seconds since the epoch) of every answer of the API server itself, with
     the number of its connection, and with whether it has an audit ID.
@@ -141,7 +145,7 @@ class ApiCalls:
     ) -> None:
         self._rest = client.rest_client
         self._base_url = client.configuration.host.rstrip("/")
-        self.timeout_seconds = timeout_seconds
+        self._timeout_seconds = timeout_seconds
         self._heard_date = heard_date
         self._counted = counted
 
@@ -153,8 +157,8 @@ class ApiCalls:
         take: Callable[[Any], None] | None = None,
         max_seconds: float | None = None,
     ) -> ApiAnswer:
-        """Make a request and read the complete answer within ``max_seconds``, None: the timeout of all calls; raise
-        ``CallFailed`` if there is none, or if it has more bytes than one object may have: 16 MB.
+        """Make a request and read the complete answer within the timeout of all calls, or ``max_seconds`` if that is
+        longer; raise ``CallFailed`` if there is none, or if it has more bytes than one object may have: 16 MB.
 
         ``take`` is called with each item of a list as it arrives, and the body of the answer has none; then an answer
         may have 256 MB.
@@ -167,7 +171,7 @@ class ApiCalls:
         session = session or self._rest.pool_manager
         if session is None or session.closed:
             raise CallFailed("the connection to the API server was closed: this process is ending")
-        seconds = self.timeout_seconds if max_seconds is None else max_seconds
+        seconds = max(self._timeout_seconds, max_seconds or 0.0)
         try:
             async with asyncio.timeout(seconds) as limit:
                 with nullcontext() if ready is None else asking_at_last(lambda: _untimed(ready, limit, seconds)):

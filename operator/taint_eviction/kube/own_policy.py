@@ -11,7 +11,7 @@ from typing import Any
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import one_line
 from taint_eviction.kube.answers import Outcome
-from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.api_calls import ADMISSION_SECONDS, ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.kube.json_fields import Unreadable, as_object, as_text
 from taint_eviction.runtime.ports import CallFailed
 
@@ -71,9 +71,8 @@ class OwnPolicy:
 
     async def _delete(self, metadata: dict[str, Any], options: dict[str, Any]) -> ApiAnswer:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"], **options}
-        return await self._calls.make(
-            ApiRequest("delete", "pods", metadata["namespace"], metadata["name"], _DRY_RUN, body)
-        )
+        call = ApiRequest("delete", "pods", metadata["namespace"], metadata["name"], _DRY_RUN, body)
+        return await self._calls.make(call, max_seconds=ADMISSION_SECONDS)
 
     async def _some_pod(self) -> dict[str, Any]:
         """Return the metadata of a pod that may be asked about."""

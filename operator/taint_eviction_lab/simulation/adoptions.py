@@ -55,7 +55,9 @@ class _Requests:
         self._writes = world.pod_writes
         self._calls = calls
 
-    async def make(self, call: ApiRequest, *, take: Callable[[JsonObject], None] | None = None) -> ApiAnswer:
+    async def make(
+        self, call: ApiRequest, *, take: Callable[[JsonObject], None] | None = None, max_seconds: float | None = None
+    ) -> ApiAnswer:
         """Make a request; raise ``CallFailed`` if there is no answer."""
         key = NamespacedName(call.namespace, call.name)
         patch = cast(list[JsonObject], call.body or [])
@@ -69,7 +71,8 @@ class _Requests:
         subject = str(key) if call.name else ""
         uid = next((each["value"] for each in patch if each["path"] == "/metadata/uid"), "")
         try:
-            body = await self._calls.call(kind, subject, lambda: _carried_out(call, act), uid)
+            answered = self._calls.call(kind, subject, lambda: _carried_out(call, act), uid, max_seconds=max_seconds)
+            body = await answered
         except _Refused as refused:
             return refused.answer
         except CallFailed as failure:

@@ -160,8 +160,8 @@ class SimulatedCalls:
     ) -> AnswerT:
         """Make a call: carry it to the API server, run ``act``, carry the answer back; raise ``CallFailed``.
 
-        ``ready`` is called when the connection is open. The answer is waited for at most ``max_seconds``, None: as long
-        as for any call.
+        ``ready`` is called when the connection is open. The answer is waited for as long as for any call, or for
+        ``max_seconds`` if that is longer.
         """
         return await self._call(self._lines.take(), call, subject, act, uid, ready=ready, max_seconds=max_seconds)
 
@@ -176,7 +176,7 @@ class SimulatedCalls:
         ready: Ready | None = None,
         max_seconds: float | None = None,
     ) -> AnswerT:
-        seconds = self._world.network.call_timeout_seconds if max_seconds is None else max_seconds
+        seconds = max(self._world.network.call_timeout_seconds, max_seconds or 0.0)
         self._check_open()
         fault = self._fault_of(call, subject)
         await self._connect(fault, seconds)
