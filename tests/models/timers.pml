@@ -23,6 +23,7 @@
 mtype = { built_in_sees, built_in_restarts, built_in_evicts };
 byte timer = NEVER, stale;           /* the built-in's timer, and for how long it has missed a change */
 byte earliest = NEVER, without = LAG + 1;   /* for the leader: the earliest end of that timer; ticks without any */
+bool anew;                           /* the countdown that runs began when there was none */
 byte able;                           /* for how long an undisturbed leader has been able to take over */
 
 #define tainted(i) taint[i]
@@ -30,7 +31,8 @@ byte able;                           /* for how long an undisturbed leader has b
 #define seconds(i) (counts(i) -> spec[i] : NEVER)
 #define least (seconds(0) < seconds(N - 1) -> seconds(0) : seconds(N - 1))
 #define to_mark(i) (counts(i) && (!DUE_ONLY || spec[i] == least))
-#define to_give_back(i) (noted(i) && (!adopts || !taint[i] && (without > LAG || BACK_AT_ONCE)))
+#define seen_without (without > LAG || anew && earliest > BEFORE || BACK_AT_ONCE)
+#define to_give_back(i) (noted(i) && (!adopts || !taint[i] && seen_without))
 #define takes_over (up && adopts && !paused && some(counts))
 /* A leader that adopts does this before the next tick. */
 #define owes (idle && up && adopts && (takes_over && earliest <= BEFORE || some(to_give_back)))
@@ -39,6 +41,7 @@ byte able;                           /* for how long an undisturbed leader has b
 inline disturbed() { able = 0 }
 inline changed() {
     stale = (stale -> stale : 1);
+    anew = some(noted) && least != NEVER && (anew || without > LAG);
     without = (least == NEVER -> without : 0); earliest = (least < earliest -> least : earliest) }
 inline written() { changed(); refuse_all() }
 inline toggle(j) { able = (spec[j] < MARK && !taint[j] -> 0 : able); taint[j] = !taint[j]; changed() }

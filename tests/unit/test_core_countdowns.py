@@ -214,6 +214,43 @@ def test_a_binding_that_cannot_be_dated_may_be_older_than_the_start() -> None:
     assert it.late(51) == [(351, "a")]
 
 
+# When marks may go
+
+
+MARKED = replace(SHORT, toleration_seconds=MARK_SECONDS)
+
+
+@pytest.mark.parametrize(("joins_at", "may"), [(29, False), (30, True)])
+def test_marks_may_go_while_a_countdown_runs_if_it_began_when_nothing_had_run_for_ten_seconds(
+    joins_at: int, may: bool
+) -> None:
+    """Else the built-in controller may not have seen the mark, and keep the timer from before it."""
+    it = stage()
+    it.taints(10, "short")
+    it.shows(10, SHORT, LONG)
+    it.shows(20, MARKED, LONG)
+    it.taints(joins_at, "short", "long")
+    it.taints(31, "long")
+    it.late(31)
+    assert it.countdowns.may_return(ref(), 31, 20) is may
+
+
+def test_no_mark_goes_while_a_countdown_is_late() -> None:
+    """It is taken over first."""
+    it = stage()
+    it.taints(10, "short")
+    it.shows(10, SHORT, LONG)
+    it.shows(20, MARKED, LONG)
+    it.taints(40, "long")
+    it.late(40)
+    assert it.countdowns.may_return(ref(), 979.8, 20)
+    assert it.late(980) == [(1040, "a")]
+    assert not it.countdowns.may_return(ref(), 980, 20)
+
+
+# What is never taken over
+
+
 def test_shorter_tolerances_are_left_alone() -> None:
     """So is a taint that nothing tolerates: no countdown runs."""
     it = stage()

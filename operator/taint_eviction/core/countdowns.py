@@ -51,8 +51,9 @@ class _Countdown:
 
     ``seconds``: the least finite seconds that a taint of the node matches now, None: none. ``timer_at`` with
     ``tolerance_seconds``: its timer, infinite: none is armed. ``clear_at``: since when nothing finite has matched.
-    ``followed_from``: from then on this process saw all moments that count, but for those in later gaps of the watch of
-    nodes; minus infinity: it may have missed some.
+    ``is_anew``: it runs, and when it began none was armed. ``followed_from``: from then on this process saw all moments
+    that count, but for those in later gaps of the watch of nodes; minus infinity: it may have missed some.
+    ``begins_at``: when it is to be taken over, as last estimated.
     """
 
     ref: PodRef
@@ -61,16 +62,19 @@ class _Countdown:
     timer_at: float = math.inf
     tolerance_seconds: float = 0.0
     clear_at: float | None = None
+    is_anew: bool = False
     followed_from: float = -math.inf
+    begins_at: float = -math.inf
 
     def goes_on(self, seconds: float | None, now: float, gap_at: float) -> None:
         """Note what matches from now on. ``gap_at``: when the last gap of the watch of nodes ended."""
         self.seconds = seconds
         if seconds is None:
             self.clear_at = now if self.clear_at is None else self.clear_at
+            self.is_anew = False
             return
         if self.is_over(now, gap_at):
-            self.timer_at, self.followed_from = math.inf, now
+            self.timer_at, self.followed_from, self.is_anew = math.inf, now, True
         self.clear_at = None
         self.may_fire(now + seconds, seconds)
 
@@ -242,14 +246,21 @@ class Countdowns:
         countdown = self._countdowns.get(ref.key)
         return countdown if countdown is not None and countdown.ref == ref else None
 
-    def is_cancelled(self, ref: PodRef, now: float, marked_at: float) -> bool:
-        """Return whether no timer of a pod can be armed any more: nothing finite has matched for 10 s.
+    def may_return(self, ref: PodRef, now: float, marked_at: float) -> bool:
+        """Return whether marks of a pod may go: no timer from before them can be armed any more.
 
-        ``marked_at``: since when this process has known of the pod's mark; what was before, it cannot know.
+        Either nothing finite has matched for 10 s, or that was so when the countdown that runs now began. That one is
+        taken over first if it is late. ``marked_at``: since when this process has known of the pod's mark; what was
+        before, it cannot know.
         """
         countdown = self._of(ref)
-        over = countdown is None or self._pods.find(ref) is None or countdown.is_over(now, self._gap_at)
-        return over and now - marked_at >= _CLEAR_SECONDS
+        if countdown is None:
+            cancelled = True
+        elif countdown.seconds is None:
+            cancelled = countdown.is_over(now, self._gap_at)
+        else:
+            cancelled = countdown.is_anew and now < countdown.begins_at
+        return cancelled and now - marked_at >= _CLEAR_SECONDS
 
     # What is late
 
@@ -280,6 +291,7 @@ class Countdowns:
             if countdown.followed_from >= self._gap_at:
                 share = countdown.tolerance_seconds * _SHARE
                 begins_at = timer_at - max(_LEAST_BEFORE_SECONDS, min(self._before_seconds, share)) - room
+            countdown.begins_at = begins_at
             if begins_at > now:
                 next_at = min(next_at, begins_at)
             elif not self._is_free(countdown.ref):

@@ -583,7 +583,7 @@ class Adopter:
         """Return whether the built-in controller may not have seen a mark yet, and would keep its timer without it."""
         carrier, now = self._carriers.known.get(ref), self._clock.now().at
         marked_at = now if carrier is None else carrier.known_at
-        return self.enabled and not self._countdowns.is_cancelled(ref, now, marked_at)
+        return self.enabled and not self._countdowns.may_return(ref, now, marked_at)
 
     def _taints_that_matter(self, pod: Pod) -> list[Taint] | None:
         """Return the taints of a pod's node, and those that may come back within one outage; None: leave the pod."""
@@ -614,7 +614,7 @@ class Adopter:
                 return  # It has gone since this was begun.
             if not self.gives_all_back and carrier.pod.node_name is not None:
                 await self._node_reads.read(carrier.pod.node_name)
-            pod = await self._door.change(ref, wanted)
+            pod = await self._change_in_time(ref, wanted)
         except CallFailed as failure:
             self._keep(ref, failure)
         else:
