@@ -16,7 +16,7 @@ byte since[N];                       /* the ticks since each taint was set */
 byte counted[N];                     /* the same as the leader counts it */
 byte word[N];                        /* the seconds that the owner set last; nobody can read it */
 
-#define to_mark(i) (taint[i] && spec[i] < MARK)
+#define to_mark(i) (known(i) && spec[i] < MARK)
 #define needless(i) (noted(i) && !taint[i])
 #define passed(i, s, seconds) (taint[i] && seconds < MARK && s >= seconds)
 #define due(i) passed(i, counted[i], (noted(i) -> note[i] : spec[i]))
@@ -44,6 +44,6 @@ active proctype all_of_it() {
     MOVE(0, sends_give_back, up && idle && some(needless)) send(given_back, needless) }
     MOVE(0, sends_give_back, up && idle && some(noted)) send(given_back, noted) }
     MOVE(0, evicts, up && some(due)) holds(some(may_end)) /* P1 */ }
-    MOVE(0, tick, all_in_time) requests_age(); each_toleration(count(since[i]); count(counted[i])) }
+    MOVE(0, tick, all_in_time && watched_in_time) requests_age(); each_toleration(count(since[i]); count(counted[i])) }
     END
 }

@@ -30,10 +30,10 @@ byte able;                           /* for how long an undisturbed leader has b
 #define counts(i) (taint[i] && spec[i] < MARK)
 #define seconds(i) (counts(i) -> spec[i] : NEVER)
 #define least (seconds(0) < seconds(N - 1) -> seconds(0) : seconds(N - 1))
-#define to_mark(i) (counts(i) && (!DUE_ONLY || spec[i] == least))
+#define to_mark(i) (known(i) && spec[i] < MARK && (!DUE_ONLY || spec[i] == least))
 #define seen_without (without > LAG || anew && earliest > BEFORE || BACK_AT_ONCE)
 #define to_give_back(i) (noted(i) && (!adopts || !taint[i] && seen_without))
-#define takes_over (up && adopts && !paused && some(counts))
+#define takes_over (up && adopts && !paused && some(to_mark))
 /* A leader that adopts does this before the next tick. */
 #define owes (idle && up && adopts && (takes_over && earliest <= BEFORE || some(to_give_back)))
 #define less(x) (x == NEVER || x == 0 -> x : x - 1)
@@ -66,7 +66,7 @@ active proctype all_of_it() {
     HIDDEN(0, leader_reads, up && adopts == order) adopts = !order; able = 0 }
     MOVE(0, sends_mark, idle && takes_over) send(marked, to_mark) }
     MOVE(0, sends_give_back, up && idle && some(to_give_back)) send(given_back, to_give_back) }
-    MOVE(0, tick, timer != 0 && stale <= LAG && all_in_time && (!owes || TRACED))
+    MOVE(0, tick, timer != 0 && stale <= LAG && all_in_time && watched_in_time && (!owes || TRACED))
         requests_age(); stale = (stale -> stale + 1 : 0); timer = less(timer);
         without = without + (least == NEVER && without <= LAG);
         earliest = (least == NEVER && without > LAG -> NEVER : less(earliest));

@@ -13,10 +13,14 @@
 
 mtype = { taint_1, untaint_1, owner_short };
 bool taint[N];
+bool watched[N];                     /* in a trace: the taints as the leader's watch has brought them */
 byte spec[N], note[N];
 bool adopts, order;                  /* the leader takes over; people have ordered that nobody does */
 
 #define some(p) (p(0) || p(N - 1))
+#define unwatched(i) (watched[i] != taint[i])
+#define known(i) (TRACED -> watched[i] : taint[i])
+#define watched_in_time (!TRACED || !some(unwatched))
 #define each_toleration(...) each(i, N, __VA_ARGS__)
 #define noted(i) (spec[i] == MARK && note[i])
 #define send(what, p) mine.kind = what; each_toleration(mine.which = mine.which | p(i) << i)
@@ -32,6 +36,7 @@ inline decide(r) {
     forget(r) }
 inline learn() { skip }              /* the leader learns no more than what stands at the pod */
 #define NODE_AND_OWNER \
+    HIDDEN(0, leader_reads, TRACED && some(unwatched)) each_toleration(watched[i] = taint[i]) } \
     MOVE(0, (taint[0] -> untaint_0 : taint_0), true) toggle(0) } \
     MOVE(0, (taint[N - 1] -> untaint_1 : taint_1), N == 2) toggle(N - 1) } \
     MOVE(0, owner_short, spec[0] != SHORT) owner_sets(SHORT) } \
