@@ -157,17 +157,16 @@ class SupervisedWatch:
 
         Raise ``WatchEnded`` if the watch does not bring what a list shows.
         """
-        tried_at = self._clock.now().at
+        began_at = tried_at = self._clock.now().at
         next_at, after_gap = tried_at + self._resync_pause(), False
         while True:
             quiet_at = max(tried_at, self._listener.brought_at) + _QUIET_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(next_at, quiet_at) - self._clock.now().at):
                     await self._listener.gap.wait()
-            now = self._clock.now().at
-            quiet = now >= max(tried_at, self._listener.brought_at) + _QUIET_SECONDS
+            now, brought_at = self._clock.now().at, self._listener.brought_at
             after_gap = after_gap or self._listener.gap.is_set()
-            if not (quiet or after_gap or now >= next_at):
+            if not (after_gap or now >= min(next_at, max(tried_at, brought_at) + _QUIET_SECONDS)):
                 continue
             self._listener.gap.clear()
             tried_at = now
@@ -179,7 +178,8 @@ class SupervisedWatch:
                 next_at = self._clock.now().at + self._settings.restart_max_seconds * self._rng.uniform(0.5, 1.0)
                 continue
             next_at, after_gap = self._clock.now().at + self._resync_pause(), False
-            if quiet and not self._listener.has_seen(listed.newest):
+            is_quiet = tried_at >= max(began_at, brought_at) + _QUIET_SECONDS
+            if is_quiet and not self._listener.has_seen(listed.newest):
                 await self._expect_more(since=tried_at)
 
     async def _expect_more(self, since: float) -> None:
