@@ -176,6 +176,15 @@ def test_an_open_breaker_holds_exempt_pods_only_if_too_many_nodes_are_out_of_ser
     assert (on.brain.attempts.next_at(moment(1)) or 0.0) > 1
 
 
+def test_an_open_breaker_keeps_no_exempt_pods_behind_others_because_calls_of_their_namespace_hang() -> None:
+    """The others wait for its reset."""
+    on = stage(breaker=BreakerPolicy(True, NodeThreshold(1)), control_state=ControlState(latch=Latch(0.0, "people")))
+    on.sees(node(taint(), name="n2"), pod(namespace="bank", name="b", uid="b", on="n2"), off(), pod())
+    on.brain.evaluate(moment(20))
+    on.brain.attempts.put_last(frozenset({"shop"}), moment(20))
+    assert [work.ref.uid for work in on.brain.attempts.take_due(moment(20), 1, 1)] == ["a"]
+
+
 def test_a_latch_for_too_many_nodes_out_of_service_holds_exempt_pods_after_a_restart() -> None:
     """The new process may count fewer nodes than the latch says."""
     on = stage(breaker=BreakerPolicy(True))

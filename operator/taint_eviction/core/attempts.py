@@ -73,11 +73,11 @@ class Attempts:
             instants.append(self._take_backs.next_at())
         return min((instant for instant in instants if instant is not None), default=None)
 
-    def put_last(self, namespaces: frozenset[str]) -> None:
+    def put_last(self, namespaces: frozenset[str], now: Moment) -> None:
         """Let the evictions of these namespaces, and of no others, come after all others of their kind: their calls
-        hang.
+        hang. While an open breaker blocks all others, those that bypass limits do not come after these.
         """
-        self._queue.put_last(namespaces)
+        self._queue.put_last(frozenset() if self._stopped(now) else namespaces)
 
     def take_due(self, now: Moment, max_works: int, max_retries: int) -> list[Work]:
         """Begin what is due, at most ``max_works``: first tries, then take-backs, then retries.
