@@ -142,6 +142,19 @@ async def test_a_busy_api_server_is_left_alone_by_all_namespaces() -> None:
 
 
 @virtually
+async def test_a_webhook_that_asks_to_wait_holds_up_its_own_namespace_only() -> None:
+    """It may answer with any status, and with any time."""
+    calls = Answers()
+    calls.fails = [CallFailed("denied", retry_after_seconds=7.0, denied=True, may_pass=True)]
+    async with recording(calls) as (post, counts, recorder):
+        post("a", 1)
+        post("b", 1)
+        assert await recorder.drain(20.0)
+    assert calls.asked == [(0.0, "a"), (0.0, "b"), (7.5, "a")]
+    assert counts == {"posted": 2}
+
+
+@virtually
 async def test_what_is_too_much_is_dropped_from_the_longest_queue() -> None:
     """So a namespace with many events costs others none."""
     calls = Answers()

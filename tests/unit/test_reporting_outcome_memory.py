@@ -133,6 +133,29 @@ def test_count_and_bytes_are_bounded() -> None:
         assert memory.bytes <= 2000
 
 
+def test_a_namespace_with_many_outcomes_leaves_those_of_others_alone() -> None:
+    """The oldest of the namespace with the most is forgotten, also among restored ones; never more than its share."""
+    on = Stage()
+    on.sees(node(taint()), pod())
+    decision = on.take_eviction().decision
+    memory = OutcomeMemory(max_outcomes=6)
+
+    def evicted(namespace: str, *names: str) -> None:
+        for name in names:
+            memory.report(Evicted(ref(name, name, namespace), "n1", decision, 0.0), moment(on.now))
+
+    evicted("shop", "s1", "s2")
+    evicted("tenant", *(f"x{number}" for number in range(50)))
+    assert [uid for uid, _ in listed(memory)] == ["x49", "x48", "x47", "x46", "s2", "s1"]
+    memory.restore([], epoch(0.0), moment(on.now))
+    evicted("tenant", "x50")
+    assert [uid for uid, _ in listed(memory)] == ["x50", "x49", "x48", "x47", "s2", "s1"]
+    evicted("shop", "s3", "s4", "s5")
+    assert [uid for uid, _ in listed(memory)] == ["s5", "s4", "s3", "x50", "x49", "x48"]
+    evicted("mail", "m1", "m2", "m3")
+    assert [uid for uid, _ in listed(memory)] == ["m3", "m2", "s5", "s4", "x50", "x49"]
+
+
 def test_the_names_of_owners_count_among_the_bytes() -> None:
     """A tenant chooses them."""
     on = Stage()

@@ -209,7 +209,8 @@ class EventRecorder:
                 rest_seconds = self._rest_seconds.get(namespace, _FIRST_REST_SECONDS)
                 self._rest_seconds[namespace] = min(2 * rest_seconds, _MAX_REST_SECONDS)
                 wait_seconds = min(failure.retry_after_seconds or 0.0, _MAX_WAIT_SECONDS)
-                self._resumes_at = max(self._resumes_at, asyncio.get_running_loop().time() + wait_seconds)
+                if not failure.denied:  # A webhook speaks for its namespace alone.
+                    self._resumes_at = max(self._resumes_at, asyncio.get_running_loop().time() + wait_seconds)
                 rest_seconds += wait_seconds
                 if event.tries + 1 < _TRIES:
                     queue.appendleft(replace(event, tries=event.tries + 1))

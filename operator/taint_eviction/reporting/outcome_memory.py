@@ -3,15 +3,18 @@ They show afterwards why a pod was evicted. Every replica remembers outcomes: th
 others saw the deletion and know their own decision. A leader also restores what the leaders before it have kept
 (``outcome_keeper``). Each pod has one entry: the newest, or of two replicas' the one that tells more. Entries hold
 facts; sentences are made when they are read. This module reads no clock.
+If there are too many, the oldest of the namespace with the most is dropped: pods that a tenant creates and lets be
+evicted without end leave the outcomes of others alone.
 Entries are ordered and found by their instant, and shown in the API server's time as it is known when they are read: so
 they stay in order when that clock is stepped. Restored ones show the times that were written.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
+from sortedcontainers import SortedList
 
 from taint_eviction.core.built_in import built_in_at
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
@@ -152,7 +155,8 @@ def _was_evicted(each: AnyOutcome, namespace: str | None) -> bool:
 
 
 class OutcomeMemory:
-    """Remembers a bounded number of outcomes and bytes; the oldest are dropped first. ``forgotten`` counts those.
+    """Remembers a bounded number of outcomes and bytes; the oldest of the namespace with the most are dropped first.
+    ``forgotten`` counts those.
     ``began_at``: since when this process has remembered. ``changes`` counts the outcomes that it has brought about or
     seen itself.
     """
@@ -161,6 +165,9 @@ class OutcomeMemory:
         self._max_outcomes, self._max_bytes = max_outcomes, max_bytes
         # A plain dict skips all removed entries to find its first.
         self._by_uid: OrderedDict[str, AnyOutcome] = OrderedDict()
+        # By namespace, the oldest first; and how many each has.
+        self._uids: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self._counts: SortedList[tuple[int, str]] = SortedList()
         self._number = self.forgotten = self.bytes = self.changes = 0
         self._since_at = began_at
         # The attempt that has just ended: its events are reported right after it, at the same moment.
@@ -218,6 +225,10 @@ class OutcomeMemory:
             (uid, each._replace(number=self._number + count)) for count, (uid, each) in enumerate(ordered, 1)
         )
         self._number += len(ordered)
+        self._uids.clear()
+        for uid, entry in self._by_uid.items():
+            self._uids[entry.ref.key.namespace][uid] = None
+        self._counts = SortedList((len(uids), namespace) for namespace, uids in self._uids.items())
         self.bytes = sum(each.bytes for each in self._by_uid.values())
         self._since_at = min(self._since_at, now.instant_of(since_epoch))
         self._forget_oldest()
@@ -280,11 +291,16 @@ class OutcomeMemory:
             budget,
             size,
         )
+        uids = self._uids[ref.key.namespace]
+        self._counts.discard((len(uids), ref.key.namespace))
+        uids[ref.uid] = None
+        self._counts.add((len(uids), ref.key.namespace))
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         while len(self._by_uid) > self._max_outcomes or self.bytes > self._max_bytes:
-            oldest = self._forget(next(iter(self._by_uid)))
+            _, largest = self._counts[-1]
+            oldest = self._forget(next(iter(self._uids[largest])))
             self.forgotten += 1
             if oldest is not None:
                 self._since_at = max(self._since_at, oldest.at)
@@ -301,4 +317,12 @@ class OutcomeMemory:
         old = self._by_uid.pop(uid, None)
         if old is not None:
             self.bytes -= old.bytes
+            namespace = old.ref.key.namespace
+            uids = self._uids[namespace]
+            self._counts.discard((len(uids), namespace))
+            del uids[uid]
+            if uids:
+                self._counts.add((len(uids), namespace))
+            else:
+                del self._uids[namespace]
         return old
