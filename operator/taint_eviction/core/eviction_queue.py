@@ -268,8 +268,13 @@ class EvictionQueue:
 
     @property
     def owes_retry(self) -> bool:
-        """Return whether a retry goes before the next first try: limits have let enough first tries go before it."""
-        return self._went_before_retries >= _RETRY_EACH - 1
+        """Return whether a retry goes before the next first try: limits have let enough first tries go before it, or
+        that first try belongs to a namespace whose calls hang, and the retry does not.
+        """
+        if self._went_before_retries >= _RETRY_EACH - 1:
+            return True
+        retries = self._due_again, self._due_unanswered
+        return self._due_first.next_is_last() is True and any(each.next_is_last() is False for each in retries)
 
     # What has begun
 

@@ -231,6 +231,11 @@ class FairQueue:
             if flow.key.namespace in moved_up and flow.place is not None:
                 self._put(flow)
 
+    def next_is_last(self) -> bool | None:
+        """Return whether the next flow belongs to a namespace that comes after all others; None: there is none."""
+        flow = self._first(self._ready)
+        return None if flow is None else flow.key.namespace in self._last
+
     def holds(self, key: FlowKey) -> bool:
         """Return whether a flow was held when that was checked last."""
         flow = self._flows.get(key)

@@ -50,8 +50,10 @@ class Workers:
 
     @property
     def retrying(self) -> int:
-        """Count the workers that retries hold, and those beyond ``max_lent``, whoever holds them."""
-        return sum(worker.is_retry for worker in self._busy) + max(0, len(self._waiting_long) - self._max_lent)
+        """Count the workers that retries hold, with as many of those beyond ``max_lent`` as retries may hold."""
+        beyond = max(0, len(self._waiting_long) - self._max_lent)
+        waiting = sum(worker.is_retry for worker in self._waiting_long) if beyond else 0
+        return sum(worker.is_retry for worker in self._busy) + min(beyond, waiting)
 
     @property
     def lent(self) -> int:
