@@ -7,7 +7,7 @@ from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction_ctl.failover.findings import FailoverCase, find
 from taint_eviction_ctl.failover.objects import PodObject
-from taint_eviction_ctl.failover.wording import Finding, Step
+from taint_eviction_ctl.failover.wording import Finding, NextStep
 
 
 def held_document(case: FailoverCase) -> JsonObject:
@@ -62,11 +62,11 @@ def _finding(finding: Finding) -> JsonObject:
         "text": finding.text,
         "next": finding.next,
         "command": finding.command or None,
-        "steps": [_step(step) for step in finding.steps or (Step("next", finding.next, finding.command),)],
+        "steps": [_step(step) for step in finding.steps or (NextStep("next", finding.next, finding.command),)],
     }
 
 
-def _step(step: Step) -> JsonObject:
+def _step(step: NextStep) -> JsonObject:
     return {"when": step.when, "text": step.text, "command": step.command or None}
 
 

@@ -50,7 +50,7 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NextStep:
     """One of several things to do: when, what, and a command for it ("": there is none)."""
 
     when: str
@@ -72,7 +72,7 @@ class Finding:
     text: str
     next: str
     command: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[NextStep, ...] = ()
 
 
 # The node
@@ -100,9 +100,9 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
     preview = _command("taint-eviction", "plan", "--taint", f"{node.name}={taint}")
     add = _command("kubectl", "taint", "nodes", node.name, taint)
     steps = (
-        Step("next", first),
-        Step(condition, "see what the taint would do", preview),
-        Step(
+        NextStep("next", first),
+        NextStep(condition, "see what the taint would do", preview),
+        NextStep(
             "then",
             "add the taint: PodGC force-deletes the pods that are Terminating there, their volumes are detached, and"
             " its other pods are evicted",
@@ -129,16 +129,16 @@ def remove_out_of_service(node_name: str) -> str:
     return _command("kubectl", "taint", "nodes", node_name, f"{OUT_OF_SERVICE}-")
 
 
-def ends(node_name: str) -> tuple[Step, Step]:
+def ends(node_name: str) -> tuple[NextStep, NextStep]:
     """Return how it ends with a node that is out of service: two steps, either of them the last."""
     return (
-        Step(
+        NextStep(
             "if the machine returns",
             f"remove the taint once {node_name} is Ready again, not before: PodGC would no longer end the pods that are"
             " Terminating there",
             remove_out_of_service(node_name),
         ),
-        Step(
+        NextStep(
             "if it is lost",
             "delete the node once no pod is Terminating there",
             _command("kubectl", "delete", "node", node_name),
@@ -146,7 +146,7 @@ def ends(node_name: str) -> tuple[Step, Step]:
     )
 
 
-def _stepwise(cause: Cause, text: str, steps: tuple[Step, ...], command: str = "") -> Finding:
+def _stepwise(cause: Cause, text: str, steps: tuple[NextStep, ...], command: str = "") -> Finding:
     first, *later = steps
     return Finding(cause, text, "; ".join([first.text, *map(str, later)]), command, steps)
 
@@ -173,7 +173,7 @@ def out_of_service(node: NodeObject) -> Finding:
     if "NoExecute" not in node.out_of_service:
         text += ": this effect evicts no pod, but those that are Terminating already are PodGC's"
     waits = "wait: PodGC force-deletes it within 20 s; if not, look at the log of kube-controller-manager"
-    return _stepwise(Cause.OUT_OF_SERVICE, text, (Step("next", waits), *ends(node.name)))
+    return _stepwise(Cause.OUT_OF_SERVICE, text, (NextStep("next", waits), *ends(node.name)))
 
 
 def out_of_service_but_ready(node: NodeObject) -> Finding:
