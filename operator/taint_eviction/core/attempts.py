@@ -62,6 +62,8 @@ class Attempts:
         self._guards = guards
         self._reconciler = reconciler
         self._take_backs = take_backs
+        # Whether the last of retries and take-backs that was begun in turn, or looked for, was a take-back.
+        self._takes_back = False
 
     # How it begins
 
@@ -80,7 +82,7 @@ class Attempts:
         self._queue.put_last(frozenset() if self._stopped(now) else namespaces)
 
     def take_due(self, now: Moment, max_works: int, max_retries: int) -> list[Work]:
-        """Begin what is due, at most ``max_works``: first tries, then take-backs, then retries.
+        """Begin what is due, at most ``max_works``: first tries, then take-backs and retries in turn.
 
         Those that bypass limits go before all of these, their first tries before their retries. Evictions of one kind
         go in the order of ``fair_queue``. While limits let first tries go, and retries wait, each fourth is a retry.
@@ -105,9 +107,26 @@ class Attempts:
                 break
             taken += begun
         room = min(max_works, len(taken) + max_retries - len(retries))
-        while len(taken) < room and (ref := self._take_backs.pop_due(now.at)) is not None:
-            taken.append(self._begin_take_back(ref))
-        return taken + self._begin_evictions(now, min(most, room) - len(taken), only_bypassing, retry=True)
+        while len(taken) < room:
+            if not (begun := self._begin_in_turn(now, only_bypassing, may_retry=len(taken) < most)):
+                break
+            taken += begun
+        return taken
+
+    def _begin_in_turn(self, now: Moment, only_bypassing: bool, *, may_retry: bool) -> list[Work]:
+        """Begin a take-back or a retry, in turn while both wait: many of one kind, which may hang, hold up none of the
+        other.
+        """
+        for _ in range(2):
+            self._takes_back = not self._takes_back
+            if not self._takes_back:
+                begun = self._begin_evictions(now, int(may_retry), only_bypassing, retry=True)
+            else:
+                ref = self._take_backs.pop_due(now.at)
+                begun = [] if ref is None else [self._begin_take_back(ref)]
+            if begun:
+                return begun
+        return []
 
     def _begin_evictions(self, now: Moment, most: int, only_bypassing: bool, *, retry: bool = False) -> list[Work]:
         """Begin first tries, or retries, at most this many."""
