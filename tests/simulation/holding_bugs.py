@@ -302,9 +302,9 @@ def unreadable_values_stay(patch: pytest.MonkeyPatch) -> None:
     """An unreadable value holds evictions back although somebody has corrected it: only a restart ends that."""
     read = Breaker.read
 
-    def keep(self: Breaker, stored: Latch | None, reset_epoch: float | None) -> None:
+    def keep(self: Breaker, stored: Latch | None, reset_epoch: float | None, by_itself: bool = False) -> None:
         if self.latch is None or not self.latch.unreadable or stored is not None:
-            read(self, stored, reset_epoch)
+            read(self, stored, reset_epoch, by_itself)
 
     patch.setattr(Breaker, "read", keep)
     patch.setattr(Breaker, "correct", lambda _: None)
@@ -314,9 +314,9 @@ def older_latches_are_old_news(patch: pytest.MonkeyPatch) -> None:
     """A breaker that a person opens counts only if it is dated after the last reset."""
     read = Breaker.read
 
-    def unless_older(self: Breaker, stored: Latch | None, reset_epoch: float | None) -> None:
+    def unless_older(self: Breaker, stored: Latch | None, reset_epoch: float | None, by_itself: bool = False) -> None:
         older = stored is not None and self.reset_epoch is not None and stored.since_epoch <= self.reset_epoch
-        read(self, None if older else stored, reset_epoch)
+        read(self, None if older else stored, reset_epoch, by_itself)
 
     patch.setattr(Breaker, "read", unless_older)
 
@@ -325,8 +325,8 @@ def latches_need_a_breaker(patch: pytest.MonkeyPatch) -> None:
     """An open breaker holds nothing back where none is configured."""
     read = Breaker.read
 
-    def if_enabled(self: Breaker, stored: Latch | None, reset_epoch: float | None) -> None:
-        read(self, stored if self.policy.enabled else None, reset_epoch)
+    def if_enabled(self: Breaker, stored: Latch | None, reset_epoch: float | None, by_itself: bool = False) -> None:
+        read(self, stored if self.policy.enabled else None, reset_epoch, by_itself)
 
     patch.setattr(Breaker, "read", if_enabled)
 

@@ -21,7 +21,7 @@ from taint_eviction.core.leaving_order import Leaving, LeavingOrder
 from taint_eviction.core.objects import MARK_SECONDS, Toleration
 from taint_eviction.core.pods import UNDECIDED, Deleted, PodRecord
 from taint_eviction.core.policy import EvictionPolicy
-from taint_eviction.core.reconciler import Reconciler
+from taint_eviction.core.reconciler import Reconciler, decide_on
 from taint_eviction.runtime.list_turns import ListTurns
 from taint_eviction.runtime.workers import Workers
 
@@ -179,14 +179,18 @@ def _seconds(toleration: Toleration) -> int:
 def ceilings_as_at_the_start(patch: pytest.MonkeyPatch) -> None:
     """A change of the policy changes no ceiling: those with which a process began stay."""
     change = Controller.change_policy
+    kept: list[EvictionPolicy] = []
 
     def keep(self: Controller, policy: EvictionPolicy, now: Moment) -> list[Event]:
-        before = self._reconciler.eviction_policy
-        ceiling_of = before.ceiling
-        effects = change(self, policy, now)
-        patch.setattr(EvictionPolicy, "ceiling", lambda _, *about: ceiling_of(*about))
-        return effects
+        kept.append(self._reconciler.eviction_policy)
+        return change(self, policy, now)
 
+    def by_kept_ceilings(*about: Any) -> Decision:
+        pod, bound, known, policy, of_node = about
+        rules = kept[0].rules if kept else of_node.rules
+        return decide_on(pod, bound, known, policy, dataclasses.replace(of_node, rules=rules))
+
+    patch.setattr("taint_eviction.core.reconciler.decide_on", by_kept_ceilings)
     patch.setattr(Controller, "change_policy", keep)
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import Ready
 from taint_eviction.runtime.workers import Workers
 from taint_eviction_lab.simulation.calls import SimulatedCalls
-from taint_eviction_lab.simulation.faults import CallKind
 
 # Clocks
 
@@ -199,17 +199,12 @@ def connections_stand_after_reads(patch: pytest.MonkeyPatch) -> None:
     """The controller reads the node first, and then opens the connection for the DELETE."""
     call = SimulatedCalls.call
 
-    async def ready_first(
-        self: SimulatedCalls,
-        what: CallKind,
-        subject: str,
-        act: Callable[[], object],
-        uid: str = "",
-        ready: Ready | None = None,
-    ) -> object:
+    async def ready_first(self: SimulatedCalls, *about: Any, **options: Any) -> object:
+        given = signature(call).bind(self, *about, **options)
+        ready: Ready | None = given.arguments.pop("ready", None)
         if ready is not None:
             await ready()
-        return await call(self, what, subject, act, uid)
+        return await call(**given.arguments)
 
     patch.setattr(SimulatedCalls, "call", ready_first)
 
