@@ -4,61 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import yaml
 from click.shell_completion import ShellComplete
-from tests.stage.controlled import QUICK, Controlled, controlling
-from tests.stage.objects import KEY, add_nodes, add_pod, tolerates, write_kubeconfig
-from tests.stage.processes import CommandResult, invoked, start
-from tests.stage.waiting import until
+from tests.stage.processes import start
+from tests.stage.shop import Shop, open_shop
 
-from fake_apiserver import ApiServer, pod_object
 from taint_eviction.cli import cli
-from taint_eviction.core.objects import ZONE_LABEL
-from taint_eviction.settings import ElectionSettings
-from taint_eviction_ctl.planning.wording import utc
 
-LEASE = ElectionSettings()
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@dataclass
-class Shop:
-    """A server with a leading controller, and a kubeconfig whose context names no namespace."""
-
-    server: ApiServer
-    controlled: Controlled
-    config: Path
-
-    async def say(self, *words: str) -> CommandResult:
-        """Run a command; ``plan`` is the only one here that asks no controller."""
-        port = () if words[0] == "plan" else ("--port", str(self.controlled.listen.port))
-        return await invoked(*words, "--kubeconfig", str(self.config), *port)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
+    """One cluster for all tests of a process: they only read it."""
+    async with open_shop(tmp_path_factory.mktemp("shop")) as made:
+        yield made
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    """A server with n1 tainted: shop/db-1 was evicted from it, shop/db-0 stays on it, and bank/web-7 is on n2."""
-    async with ApiServer(seed=1) as server:
-        server.admission.default_toleration_seconds = None
-        add_nodes(server, "n1", "n2", "cp")
-        add_pod(server, "db-0", "n1", tolerates(), namespace="shop")
-        add_pod(server, "db-1", "n1", namespace="shop")
-        add_pod(server, "web-7", "n2", namespace="bank")
-        add_pod(server, "api", "n1", tolerates(600))
-        async with controlling(server, replace(QUICK, election=LEASE)) as controlled:
-            await controlled.until(controlled.application.gate.may_act)
-            server.taint("n1", KEY)
-            await until(lambda: server.get("pods", "db-1", "shop") is None)
-            await until(lambda: server.get("configmaps", f"{LEASE.lease_name}-history", LEASE.lease_namespace))
-            own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
-            server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
-            yield Shop(server, controlled, write_kubeconfig(tmp_path / "config", server))
+def shop(standing: Shop) -> Iterator[Shop]:
+    """The cluster, without the faults of other tests."""
+    yield standing
+    standing.server.faults.clear()
 
 
 @pytest.mark.parametrize(
@@ -77,8 +50,9 @@ async def test_explain_without_a_namespace_uses_that_of_the_context(shop: Shop) 
     assert (await shop.say("explain", "api")).out.startswith("default/api leaves node n1")
     content = json.loads(shop.config.read_text())
     content["contexts"][0]["context"]["namespace"] = "shop"
-    shop.config.write_text(json.dumps(content))
-    assert (await shop.say("explain", "db-0")).out.startswith("shop/db-0 stays on node n1")
+    other = shop.config.with_name("other")
+    other.write_text(json.dumps(content))
+    assert (await replace(shop, config=other).say("explain", "db-0")).out.startswith("shop/db-0 stays on node n1")
 
 
 @pytest.mark.parametrize(
@@ -100,20 +74,6 @@ async def test_explain_of_an_unknown_pod_suggests_a_similar_one(shop: Shop, pod:
     assert line == f"{pod} is not known: there is no such pod{suggested}"
     assert len(sources) == 2  # The replica, which has what the ConfigMap has, and events.
     assert json.loads((await shop.say("explain", pod, "-o", "json")).out)["near"] == near
-
-
-async def test_explain_suggests_living_and_remembered_pods_of_a_name(shop: Shop) -> None:
-    """Without -n people mean the pod that is gone as often as one that is there."""
-    add_pod(shop.server, "db-1", "n2", namespace="bank")
-    line, *_ = (await shop.say("explain", "db-1")).out.splitlines()
-    begin = (
-        "default/db-1 is not known: there is no such pod; did you mean 'bank/db-1', or 'shop/db-1', which was evicted"
-    )
-    assert line.startswith(f"{begin} from node n1 at 20")
-    document = json.loads((await shop.say("explain", "db-1", "-o", "json")).out)
-    assert (document["known"], document["near"]) == (False, "bank/db-1")
-    [gone] = document["nearRemembered"]
-    assert (gone["pod"], gone["outcome"], gone["node"]) == ("shop/db-1", "evicted", "n1")
 
 
 async def test_explain_of_a_workload_suggests_its_pods_that_are_gone(shop: Shop) -> None:
@@ -140,7 +100,6 @@ async def test_a_document_and_a_text_agree_that_a_pod_that_is_gone_is_known(shop
 
 async def test_history_suggests_as_explain_does(shop: Shop) -> None:
     """Of a workload its pods, and the flag for a namespace; nothing for a pod that is there and was never evicted."""
-    shop.server.create("namespaces", {"metadata": {"name": "shop"}})
     nothing = "nobody that was asked knows such an outcome"
     said = [(await shop.say("history", word)).out.splitlines()[0] for word in ("shop/db", "n1", "shop", "shop/db-0")]
     assert said[0].startswith(f"{nothing}; did you mean 'shop/db-")
@@ -152,47 +111,6 @@ async def test_history_suggests_as_explain_does(shop: Shop) -> None:
     ]
     document = json.loads((await shop.say("history", "shop", "-o", "json")).out)
     assert (document["outcomes"], document["near"], document["nearRemembered"]) == ([], "namespace/shop", [])
-
-
-async def test_explain_of_a_pod_that_is_gone_says_which_pods_its_owner_has(shop: Shop) -> None:
-    """People ask whether it runs again; the owner has created another pod, which has another name."""
-
-    def owned_by(name: str, **more: Any) -> dict[str, Any]:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
-        return {"namespace": "shop", "ownerReferences": [owner], **more}
-
-    async def now() -> str:
-        lines = (await shop.say("explain", "shop/cart-1")).out.splitlines()
-        [line] = [line for line in lines if line.startswith("  now ")]
-        return line.removeprefix("  now       it is gone: there is no pod of this name")
-
-    async def documented() -> Any:
-        return json.loads((await shop.say("explain", "shop/cart-1", "-o", "json")).out)["ownerPods"]
-
-    add_pod(shop.server, "cart-1", "n1", **owned_by("cart"))
-    await until(lambda: shop.server.get("pods", "cart-1", "shop") is None)
-    none = "ReplicaSet/cart has no pod now: if its Deployment was rolled out since, another ReplicaSet has them"
-    assert (await now(), await documented()) == (f"; {none}", [])
-    add_pod(shop.server, "cart-2", None, **owned_by("cart"))
-    add_pod(shop.server, "other-1", "n2", **owned_by("other"))
-    created = (shop.server.get("pods", "cart-2", "shop") or {})["metadata"]["creationTimestamp"]
-    has = f"; ReplicaSet/cart has cart-2, created {utc(created)}, Pending, not bound to a node"
-    assert await now() == has
-    assert await documented() == [{"name": "cart-2", "phase": "Pending", "node": None, "created": created}]
-    shop.server.faults.add(verb="list", resource="pods", status=403)
-    assert (await now(), await documented()) == ("", None)
-
-
-async def test_explain_of_a_uid_explains_this_very_pod(shop: Shop) -> None:
-    """Not the one that has its name now; in text and as a document."""
-    add_pod(shop.server, "db-1", "n2", namespace="shop")
-    [told] = json.loads((await shop.say("history", "shop/db-1", "-o", "json")).out)["outcomes"]
-    lines = (await shop.say("explain", told["uid"])).out.splitlines()
-    assert lines[0].startswith("shop/db-1 was evicted from node n1 at 20")
-    assert f"  uid       {told['uid']}" in lines
-    assert "  now       another pod of this name is on node n2" in lines
-    document = json.loads((await shop.say("explain", told["uid"], "-o", "json")).out)
-    assert (document["kind"], document["known"], document["uid"]) == ("Explanation", True, told["uid"])
 
 
 async def test_explain_says_where_a_pod_is_that_the_controller_does_not_know(shop: Shop) -> None:
@@ -260,25 +178,6 @@ async def test_explain_of_several_pods_is_refused(shop: Shop, words: tuple[str, 
     assert "give one pod" in said.complaints or "is not a pod" in said.complaints
 
 
-async def test_explain_of_a_recreated_pod_shows_the_earlier_pod_and_the_new_one(shop: Shop) -> None:
-    """The answer says what happened to the earlier pod, and where the pod with its name is now."""
-    add_pod(shop.server, "db-1", "n2", namespace="shop")
-    lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
-    assert lines[0].startswith("shop/db-1 was evicted from node n1 ")
-    assert "  now       another pod of this name is on node n2" in lines
-
-
-async def test_explain_of_a_pod_recreated_on_a_tainted_node_shows_both_pods(shop: Shop) -> None:
-    """What happens to the new pod comes first, then what happened to the earlier one."""
-    add_pod(shop.server, "db-1", "n1", tolerates(900), namespace="shop")
-    await until(lambda: len(shop.controlled.application.engine.live.controller.status.known_keys()) == 3)
-    lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
-    assert lines[0].startswith("shop/db-1 leaves node n1 ")
-    assert lines[-1].startswith("  before    an earlier pod of this name was evicted from node n1 ")
-    assert lines[-1].endswith(f": taint {KEY}:NoExecute is not tolerated")
-    assert len(json.loads((await shop.say("explain", "shop/db-1", "-o", "json")).out)["past"]) == 1
-
-
 async def test_explain_of_a_node_without_its_kind_suggests_the_right_form(shop: Shop) -> None:
     """As in kubectl, a bare name is the name of a pod."""
     assert (await shop.say("explain", "n2")).out.splitlines()[0].endswith("; did you mean 'node/n2'?")
@@ -294,34 +193,8 @@ async def test_history_takes_a_pod_as_explain_does(shop: Shop, words: tuple[str,
     assert [each["name"] for each in json.loads(of_node.out)["outcomes"]] == ["db-1"]
 
 
-async def test_a_dry_run_answers_where_no_controller_runs(tmp_path: Path) -> None:
-    """After the README's first step it is the only replica: three commands find it, and say what it is."""
-    async with ApiServer(seed=1) as server:
-        add_nodes(server, "n1", "cp")
-        add_pod(server, "web-0", "n1")
-        election = replace(LEASE, lease_name="taint-eviction-controller-dry-run")
-        async with controlling(server, replace(QUICK, dry_run=True, election=election)) as controlled:
-            await controlled.until(controlled.application.gate.may_act)
-            server.taint("n1", KEY)
-            own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
-            own["metadata"]["labels"] = {"app.kubernetes.io/name": "taint-eviction-controller"}
-            server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
-            shop = Shop(server, controlled, write_kubeconfig(tmp_path / "config", server))
-            await controlled.until(controlled.application.engine.live.controller.status.known_keys)
-            async with asyncio.timeout(10):
-                while "web-0" not in (await shop.say("history")).out:  # noqa: ASYNC110 - asked again
-                    await asyncio.sleep(0.05)
-            status, history = await shop.say("status"), await shop.say("history")
-            assert (status.code, history.code) == (0, 0)
-            assert ": dry run, ready" in status.out.splitlines()[0]
-            assert "dry run" in history.out
-            assert "dry run" in (await shop.say("explain", "web-0")).out
-            assert (await shop.say("status", "--lease-name", "mine")).code == 3
-
-
 async def test_status_of_a_namespace_that_does_not_exist_warns(shop: Shop) -> None:
     """Without the warning, "nothing is pending" would look like good news; without the right to list, there is none."""
-    shop.server.create("namespaces", {"metadata": {"name": "shop"}})
     said = await shop.say("status", "-n", "shpo")
     assert (said.code, said.complaints) == (0, "taint-eviction: there is no namespace 'shpo'; did you mean 'shop'?\n")
     assert (await shop.say("status", "-n", "shop")).complaints == ""
@@ -421,10 +294,6 @@ async def test_history_without_headers_prints_rows_alone(shop: Shop) -> None:
 )
 async def test_names_complete(shop: Shop, words: tuple[str, ...], names: list[str]) -> None:
     """Pods, nodes, zones and namespaces are read with the user's rights; nothing is said where that fails."""
-    for namespace in ("shop", "bank"):
-        shop.server.create("namespaces", {"metadata": {"name": namespace}})
-    for node, zone in (("n1", "b"), ("n2", "a"), ("cp", "a")):
-        shop.server.patch("nodes", node, {"metadata": {"labels": {ZONE_LABEL: zone}}})
     *before, word = words
     completing = ShellComplete(cli, {}, "taint-eviction", "_TAINT_EVICTION_COMPLETE")
     line = ["--kubeconfig", str(shop.config), *before]

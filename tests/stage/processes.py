@@ -138,7 +138,9 @@ class RunningController:
 
     async def ask(self, *words: str) -> str:
         """Run a command that asks this controller and must succeed, and return its output."""
-        return await output_of(*words, "--server", self.url)
+        said = await invoked(*words, "--server", self.url)
+        assert said.code == 0, said.complaints
+        return said.out
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
