@@ -1,11 +1,15 @@
-"""For all tests: bytecode, what freezegun must leave alone, no event loop unasked for, logging, figures at the end."""
+"""For all tests: bytecode, what freezegun must leave alone, no event loop unasked for, logging, the order of tests for
+several workers, figures at the end.
+"""
 
 import asyncio
 import gc
 import logging
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import freezegun
 import pytest
@@ -22,6 +26,8 @@ freezegun.configure(extend_ignore_list=["hypothesis", "kubernetes"])  # type: ig
 # Else Python 3.11 makes a loop when pytest-asyncio first asks for one, and nobody ever closes it.
 asyncio.set_event_loop(None)
 
+TESTS = Path(__file__).parent
+
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
@@ -31,6 +37,44 @@ def logging_as_it_was() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Compile all tests once in a fresh clone: the workers start together, and each would compile all of them."""
+    if (TESTS / "unit" / "__pycache__").exists():
+        return
+    files = sorted(str(file) for file in TESTS.rglob("test_*.py"))
+    collect = (sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-n0", "-p", "no:cacheprovider")
+    halves = [subprocess.Popen([*collect, *files[half::2]], stdout=subprocess.DEVNULL) for half in range(2)]
+    for half in halves:
+        half.wait()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give several workers tests that wait and tests that compute at the same time."""
+    if (workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
+        items[:] = _mixed(items, workers)
+
+
+def _mixed(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the tests in an order of which each worker gets an equal part, as ``--dist worksteal`` deals them.
+
+    Half of the workers begin with integration tests, which wait for real deadlines, the others with those that compute.
+    Unit tests come last: they are the shortest, so the workers end together.
+    """
+    kinds: dict[str, list[pytest.Item]] = {"integration": [], "": [], "unit": []}
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        kinds[folder if folder in kinds else ""].append(item)
+    waiting, computing, short = kinds.values()
+    mixed: list[pytest.Item] = []
+    for worker in range(workers):
+        first, second = (waiting, computing) if worker % 2 == 0 else (computing, waiting)
+        for kind in (first, second, short):
+            mixed += kind[len(kind) * worker // workers : len(kind) * (worker + 1) // workers]
+    return mixed
 
 
 def pytest_collection_finish() -> None:
