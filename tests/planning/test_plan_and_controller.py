@@ -174,6 +174,35 @@ async def test_a_virtual_machine_that_kubevirt_moves_away_is_told_from_a_busy_se
     assert any("KubeVirt moves the virtual machines in 1 pod away" in note for note in document["notes"])
 
 
+async def test_a_webhook_that_does_not_answer_is_asked_about_few_pods(server: ApiServer, config: str) -> None:
+    """Its namespace is not asked again, so that it keeps nobody waiting for the plan; others are asked."""
+    for namespace, count in (("hangs", 60), ("answers", 20)):
+        server.create("namespaces", {"metadata": {"name": namespace}})
+        for index in range(count):
+            body = pod_object(namespace, f"web-{index}", "n1", timestamp=server.clock.timestamp())
+            body["metadata"]["labels"] = {"app": "web"}
+            server.create("pods", body)
+        spec = {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}
+        server.create("poddisruptionbudgets", {"metadata": {"name": "web", "namespace": namespace}, "spec": spec})
+    webhook = server.faults.add(resource="pods/eviction", namespace="hangs", hang=True)
+    document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict", "--call-timeout", "1s")
+    assert 0 < webhook.hits <= 10
+    assert any("allows 20 and refuses 0; 60 could not be asked" in note for note in document["notes"])
+
+
+async def test_a_webhook_that_names_the_eviction_api_is_no_missing_right(server: ApiServer, config: str) -> None:
+    """What admission refuses with 403, in whatever words, blocks its pod alone."""
+    create(server, "web-0", labels={"app": "web"})
+    selector = {"matchLabels": {"app": "web"}}
+    server.create(
+        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": selector}}
+    )
+    said = 'admission webhook "interceptor.example.com" denied the request: no pods/eviction here'
+    server.faults.add(resource="pods/eviction", status=403, message=said)
+    document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
+    assert any("allows 0 and refuses 1" in note for note in document["notes"])
+
+
 async def test_without_the_right_to_evict_the_plan_continues(server: ApiServer, config: str) -> None:
     """The plan says so, and keeps its own calculation."""
     create(server, "web-0", labels={"app": "web"})

@@ -25,6 +25,7 @@ _TRIES_AT_ONCE = 10
 # For pods beyond this number only the arithmetic counts.
 _MAX_TRIES = 500
 _NO_RIGHT = "this user may not create pods/eviction: the API server does not confirm what is said of budgets"
+_SILENT = "the API server was not asked: it has not answered for another pod of this namespace"
 
 
 async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespace: str = "") -> Inventory:
@@ -75,7 +76,8 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
     """Ask the API server for a dry-run eviction of each pod that leaves and has a budget, one by one.
 
     The server forgets a dry run, so it answers for each pod as if that were the only one: a budget that allows one
-    disruption allows each of five pods here. Only the arithmetic shows that it does not allow all five.
+    disruption allows each of five pods here. Only the arithmetic shows that it does not allow all five. A namespace
+    whose webhook does not answer is not asked again: nobody is to wait for hundreds of its pods.
     """
     wanted = [pod for pod in plan.leaving if pod.asks and pod.budgets]
     if len(wanted) > _MAX_TRIES:
@@ -83,12 +85,15 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
             f"only the first {_MAX_TRIES} of {len(wanted)} pods with budgets were tried on the API server"
         )
     refused = asyncio.Event()
+    silent: set[str] = set()
     turn = asyncio.Semaphore(_TRIES_AT_ONCE)
 
     async def try_one(pod: PlannedPod) -> None:
         async with turn:
-            if not refused.is_set():
-                await _try(calls, pod, refused)
+            if pod.ref.key.namespace in silent:
+                pod.server_answer = _SILENT
+            elif not refused.is_set():
+                await _try(calls, pod, refused, silent)
 
     await asyncio.gather(*(try_one(pod) for pod in wanted[:_MAX_TRIES]))
     if refused.is_set():
@@ -97,7 +102,7 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
         plan.notes.append(_confirmed(wanted[:_MAX_TRIES]))
 
 
-async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event) -> None:
+async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event, silent: set[str]) -> None:
     key, body = pod.ref.key, eviction_body(pod.ref)
     try:
         answer = await calls.make(
@@ -105,11 +110,12 @@ async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event) -> None
         )
     except CallFailed as error:
         pod.server_answer = f"the API server could not be asked: {error}"
+        silent.add(key.namespace)
         return
     failure = answer.failure
     if failure is None:
         pod.server_allows = True
-    elif answer.status == _FORBIDDEN and "pods/eviction" in str(failure):
+    elif answer.status == _FORBIDDEN and not failure.denied and "pods/eviction" in str(failure):
         refused.set()
     elif failure.block is None and not failure.denied and answer.status >= _TOO_MANY:
         # The answer of a busy or broken server says nothing about the pod.
