@@ -395,7 +395,7 @@ async def test_a_200_that_confirms_nothing_is_no_eviction(
 ) -> None:
     """A proxy may answer anything with a 200: the pod would count as evicted, and stay for ever."""
 
-    async def make(*_: object) -> ApiAnswer:
+    async def make(*_: object, **__: object) -> ApiAnswer:
         return ApiAnswer(Outcome.DONE, 200, body, None)
 
     ref = at.pod()
@@ -425,7 +425,7 @@ async def test_a_deletion_is_confirmed_by_the_pod_or_its_name_and_an_eviction_by
     ref = at.pod()
     answer = json.loads(json.dumps(body).replace("UID", ref.uid))
 
-    async def make(*_: object) -> ApiAnswer:
+    async def make(*_: object, **__: object) -> ApiAnswer:
         return ApiAnswer(Outcome.DONE, 200, answer, None)
 
     monkeypatch.setattr(ApiCalls, "make", make)
