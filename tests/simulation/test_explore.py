@@ -188,9 +188,9 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
     """A run does not depend on the order of sets, on addresses of objects, or on earlier runs of the process."""
     code = (
         "from tests.simulation.exploring.generator import made_up; from tests.simulation.exploring.playing import play;"
-        "print(*(play(made_up(seed)).digest for seed in (3, 14)))"
+        "print(*(play(made_up(seed)).digest for seed in (3, 42)))"
     )
-    here = [play(made_up(seed)).digest for seed in (3, 14)]
+    here = [play(made_up(seed)).digest for seed in (3, 42)]
     for hash_seed in ("1",):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT}"}
         run = subprocess.run(
