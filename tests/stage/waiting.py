@@ -5,7 +5,9 @@ benchmarks measure this, and tests on a virtual clock assert it exactly.
 """
 
 import asyncio
+import contextlib
 import inspect
+import secrets
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 PATIENCE_SECONDS = 60.0
 # How often a condition is asked for: less and less, since many of them are requests, and each costs two processes time.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.05
+# Linux takes the ports of connections from 32768 on, and macOS from 49152 on.
+_FIRST_PORT, _PORTS = 10_000, 22_000
 
 
 async def until(condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
@@ -38,7 +42,9 @@ def now() -> float:
 
 
 def free_port() -> int:
-    """Return a port on which no process listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port on which no process listens, and which the kernel gives to no connection meanwhile."""
+    while True:
+        port = _FIRST_PORT + secrets.randbelow(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
