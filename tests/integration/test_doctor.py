@@ -93,6 +93,16 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def no_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one server is right: votes on the time take a second of each command, and have tests of their own."""
+
+    async def ask_nobody(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr("taint_eviction_ctl.cli.doctor.learn_time", ask_nobody)
+
+
 ADMISSION_POLICY = f"{NAMESPACE}.{NAME}"
 
 

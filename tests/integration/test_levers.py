@@ -17,13 +17,13 @@ from tests.stage.waiting import until
 from fake_apiserver import ApiServer, pod_object
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.objects import ZONE_LABEL
-from taint_eviction.settings import ElectionSettings
+from taint_eviction.settings import ControlStateSettings, ElectionSettings
 from taint_eviction_ctl.cli import releasing
 from taint_eviction_ctl.planning.wording import utc
 
 LEASE = ElectionSettings()
 NAME = LEASE.lease_name
-LED = replace(QUICK, election=LEASE)
+LED = replace(QUICK, election=LEASE, control_state=ControlStateSettings(poll_seconds=0.05))
 
 
 @dataclass
