@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import freezegun
@@ -61,13 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _mixed(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     """Return the tests in an order of which each worker gets an equal part, as ``--dist worksteal`` deals them.
 
-    Half of the workers begin with integration tests, which wait for real deadlines, the others with those that compute.
-    Unit tests come last: they are the shortest, so the workers end together.
+    Half of the workers begin with tests that wait for real deadlines, the others with those that compute. Unit tests
+    come last: they are the shortest, so the workers end together. So do files in reverse, whose longest come late in
+    the alphabet.
     """
-    kinds: dict[str, list[pytest.Item]] = {"integration": [], "": [], "unit": []}
-    for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        kinds[folder if folder in kinds else ""].append(item)
+    kinds: dict[str, list[pytest.Item]] = {"waiting": [], "computing": [], "unit": []}
+    for _, file in reversed([(path, list(of_file)) for path, of_file in groupby(items, lambda item: item.path)]):
+        folder = file[0].path.relative_to(TESTS).parts[0]
+        kinds["waiting" if folder in ("e2e", "integration") else "unit" if folder == "unit" else "computing"] += file
     waiting, computing, short = kinds.values()
     mixed: list[pytest.Item] = []
     for worker in range(workers):
