@@ -29,6 +29,12 @@ def create(server: ApiServer, name: str, *tolerations: dict[str, Any], on: str =
     server.create("pods", body)
 
 
+def protect(server: ApiServer, app: str, least: int, namespace: str = "default") -> None:
+    """Create a budget that keeps this many pods of an application available."""
+    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": app}}}
+    server.create("poddisruptionbudgets", {"metadata": {"name": app, "namespace": namespace}, "spec": spec})
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     """Serve two nodes and pods of every kind."""
@@ -127,10 +133,7 @@ async def test_the_api_server_confirms_what_a_budget_blocks(server: ApiServer, c
     """The plan tries a dry-run eviction of each pod that has a budget."""
     for index in range(2):
         create(server, f"web-{index}", labels={"app": "web"})
-    selector = {"matchLabels": {"app": "web"}}
-    server.create(
-        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 2, "selector": selector}}
-    )
+    protect(server, "web", 2)
     await asyncio.sleep(0.1)
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
     blocked = {pod["name"]: pod["blocked"] for pod in document["pods"] if "blocked" in pod}
@@ -142,10 +145,7 @@ async def test_the_api_server_confirms_what_a_budget_blocks(server: ApiServer, c
 async def test_a_busy_api_server_confirms_nothing(server: ApiServer, config: str) -> None:
     """Its 429 names no budget and says nothing about the pod, so the plan says that it does not know."""
     create(server, "web-0", labels={"app": "web"})
-    selector = {"matchLabels": {"app": "web"}}
-    server.create(
-        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": selector}}
-    )
+    protect(server, "web", 0)
     server.faults.add(resource="pods/eviction", status=429, plain_text=True)
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
     assert document["counts"]["blocked"] == 0
@@ -157,10 +157,7 @@ async def test_a_virtual_machine_that_kubevirt_moves_away_is_told_from_a_busy_se
 ) -> None:
     """Its webhook refuses with 429 and names no budget; the patience begins after the background timeout alone."""
     create(server, "vm-0", labels={"app": "vm"})
-    selector = {"matchLabels": {"app": "vm"}}
-    server.create(
-        "poddisruptionbudgets", {"metadata": {"name": "vm"}, "spec": {"minAvailable": 1, "selector": selector}}
-    )
+    protect(server, "vm", 1)
     said = 'admission webhook "interceptor.example.com" denied the request: Eviction triggered evacuation of VMI "vm"'
     server.faults.add(resource="pods/eviction", status=429, message=said)
     flags = ("--mode", "evict-then-delete", "--evict-timeout", "60s", "--background-timeout", "10m")
@@ -182,8 +179,7 @@ async def test_a_webhook_that_does_not_answer_is_asked_about_few_pods(server: Ap
             body = pod_object(namespace, f"web-{index}", "n1", timestamp=server.clock.timestamp())
             body["metadata"]["labels"] = {"app": "web"}
             server.create("pods", body)
-        spec = {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}
-        server.create("poddisruptionbudgets", {"metadata": {"name": "web", "namespace": namespace}, "spec": spec})
+        protect(server, "web", 0, namespace)
     webhook = server.faults.add(resource="pods/eviction", namespace="hangs", hang=True)
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict", "--call-timeout", "1s")
     assert 0 < webhook.hits <= 10
@@ -193,10 +189,7 @@ async def test_a_webhook_that_does_not_answer_is_asked_about_few_pods(server: Ap
 async def test_a_webhook_that_names_the_eviction_api_is_no_missing_right(server: ApiServer, config: str) -> None:
     """What admission refuses with 403, in whatever words, blocks its pod alone."""
     create(server, "web-0", labels={"app": "web"})
-    selector = {"matchLabels": {"app": "web"}}
-    server.create(
-        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": selector}}
-    )
+    protect(server, "web", 0)
     said = 'admission webhook "interceptor.example.com" denied the request: no pods/eviction here'
     server.faults.add(resource="pods/eviction", status=403, message=said)
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
@@ -206,10 +199,7 @@ async def test_a_webhook_that_names_the_eviction_api_is_no_missing_right(server:
 async def test_without_the_right_to_evict_the_plan_continues(server: ApiServer, config: str) -> None:
     """The plan says so, and keeps its own calculation."""
     create(server, "web-0", labels={"app": "web"})
-    selector = {"matchLabels": {"app": "web"}}
-    server.create(
-        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}}
-    )
+    protect(server, "web", 1)
     server.answerer.authorize = lambda request: request.resource_name != "pods/eviction"
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
     assert any("may not create pods/eviction" in note for note in document["notes"])
@@ -222,10 +212,7 @@ async def test_the_api_server_is_asked_only_about_pods_that_a_rule_evicts(
     """Pods that are deleted or paused do not need the eviction API."""
     for tier in ("gold", "silver", "bronze"):
         create(server, f"web-{tier}", labels={"app": "web", "tier": tier})
-    selector = {"matchLabels": {"app": "web"}}
-    server.create(
-        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": selector}}
-    )
+    protect(server, "web", 0)
     policy = tmp_path / "policy.yaml"
     policy.write_text(
         "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules:\n"

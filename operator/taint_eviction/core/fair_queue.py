@@ -5,8 +5,8 @@ a whole. If a limit is used up, its flows wait aside; once the limit has room, i
 takes part again. A flow that is held waits until ``reconsider`` is called. Every waiting pod can be cancelled.
 Exempt flows come before all others, the most overdue first. No limit applies to them, and their evictions take no turn
 from their node and namespace.
-Namespaces whose calls hang (``put_last``) come after all others on all nodes, whatever their turn is: an admission
-webhook of theirs must not keep others waiting.
+Namespaces whose calls hang (``put_last``) come after all others on all nodes, and so do their exempt flows: an
+admission webhook of theirs must not keep others waiting.
 A node that comes later takes part from the current turn on: it neither overtakes the others indefinitely, nor waits
 until they are done. So while a node waits, every other node gets at most one turn more than this node. The same holds
 for the namespaces of a node. In each turn, nodes with a namespace that has not yet had its turn there are first, and of
