@@ -116,6 +116,15 @@ async def test_each_store_reads_what_another_has_written(at: ClientStage) -> Non
     }
 
 
+async def test_a_latch_that_stands_only_learns_that_too_many_nodes_are_out_of_service(at: ClientStage) -> None:
+    """Who opened the breaker, when, and why stay; what is written once is not removed by a later write."""
+    first = Latch(EPOCH, "rack 7 burns", controller="")
+    await state(at).write_latch(first)
+    for more in (replace(LATCH, out_of_service=True), LATCH):
+        await state(at).write_latch(more)
+        assert await state(at).read() == ControlState(latch=replace(first, out_of_service=True))
+
+
 async def test_writes_keep_what_others_have_put_into_the_config_map(at: ClientStage) -> None:
     """Labels, keys of other versions and binary keys stay."""
     put(at, data={"later": "x"}, binaryData={"logo": "aWNv"})

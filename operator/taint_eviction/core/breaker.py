@@ -51,10 +51,9 @@ class TaintSurge:
 class Breaker:
     """Counts, opens and closes. ``latch`` is set while it is open.
 
-    ``blocks_bypassing``: while it is open, it also blocks evictions from nodes that are out of service: too many of
-    them are new. ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant,
-    oldest first. ``closed``: the latch that this process has closed itself, as long as the cluster may still have it,
-    and when; None: there is none. ``controller``: the identity of this process, for its latches.
+    ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant, oldest first.
+    ``closed``: the latch that this process has closed itself, as long as the cluster may still have it, and when; None:
+    there is none. ``controller``: the identity of this process, for its latches.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Breaker:
         self.policy = policy
         self.controller = controller
         self._out_of_service = out_of_service or OutOfServiceNodes()
-        self.blocks_bypassing = False
         self.latch: Latch | None = None
         self.closed: tuple[Latch, float] | None = None
         # Taints from before the last reset by a person do not count. API server's time, as in the latch.
@@ -179,6 +177,15 @@ class Breaker:
 
         return self._out_of_service.newly(nodes, self.counts_from(now), may_be_old)
 
+    def _judge_out_of_service(self, nodes: Mapping[str, KnownNode], now: Moment) -> bool:
+        """Return whether too many nodes are newly out of service. An open breaker, whatever opened it, then holds their
+        pods until a person resets it, even if the count falls.
+        """
+        too_many = self.policy.nodes.exceeded_by(self._newly_out_of_service(nodes, now), len(nodes))
+        if too_many and self.latch is not None:
+            self.latch = replace(self.latch, out_of_service=True)
+        return too_many
+
     def newly_tainted(self, nodes: Mapping[str, KnownNode], now: Moment) -> tuple[set[str], set[str]]:
         """Return the nodes newly tainted by others, and by the node lifecycle controller where its taints count."""
         counts_from = self.counts_from(now)
@@ -219,9 +226,7 @@ class Breaker:
     ) -> None:
         """Open if a threshold is exceeded. Close if the policy allows that without a person and the cause is gone."""
         self.count_due(due)
-        too_many_off = self.policy.nodes.exceeded_by(self._newly_out_of_service(nodes, now), len(nodes))
-        # The cause that opened the breaker holds them until a person resets it, even if the count falls.
-        self.blocks_bypassing = too_many_off or (self.latch is not None and self.blocks_bypassing)
+        too_many_off = self._judge_out_of_service(nodes, now)
         if not self.policy.enabled:
             return
         too_many_due = self.too_many_due(due)
@@ -280,7 +285,8 @@ class Breaker:
         person has closed it.
 
         The latch that this process has closed itself is old news until the closing has been written. Every other one
-        counts, whatever its date is: somebody has opened the breaker. A person's replaces that of a controller.
+        counts, whatever its date is: somebody has opened the breaker. A person's replaces that of a controller. Either
+        keeps that too many nodes were out of service.
         """
         if self.closed is not None and (stored is None or not stored.is_same(self.closed[0])):
             self.closed = None
@@ -290,9 +296,12 @@ class Breaker:
             self._take_closing(closed_epoch, by_itself)
         if stored is None or self.closed is not None:
             return
-        if self.latch is None or not stored.controller:
+        known = self.latch
+        if known is None or not stored.controller:
             self._may_close_at = None
             self.latch = stored
+        if self.latch is not None and known is not None and (known.out_of_service or stored.out_of_service):
+            self.latch = replace(self.latch, out_of_service=True)
 
     def _take_closing(self, closed_epoch: float, by_itself: bool) -> None:
         if by_itself:

@@ -147,6 +147,14 @@ class Latch:
         """Return whether both are the same opening: the stored time is cut off, and the cause may be shortened."""
         return self.controller == other.controller and is_same_time(self.since_epoch, other.since_epoch)
 
+    def added_to(self, stored: "Latch | None") -> "Latch":
+        """Return what the cluster should have instead of ``stored``: what opened the breaker there stays, but too many
+        nodes may be out of service since.
+        """
+        if stored is None or stored.unreadable:
+            return stored or self
+        return replace(stored, out_of_service=stored.out_of_service or self.out_of_service)
+
 
 @dataclass(frozen=True, slots=True)
 class ControlState:

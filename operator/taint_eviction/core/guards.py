@@ -116,11 +116,6 @@ class _LiveGrounds(_Grounds):
     def latch(self) -> Latch | None:
         return self.breaker.latch
 
-    @property
-    def blocks_bypassing(self) -> bool:
-        latch = self.breaker.latch
-        return latch is not None and (self.breaker.blocks_bypassing or latch.out_of_service or latch.unreadable)
-
 
 class Guard:
     """Something that blocks evictions. ``ends`` says when it no longer does."""
@@ -359,10 +354,7 @@ class Guards(GuardList):
 
     def supposing(self, change: Callable[[ControlState], ControlState]) -> GuardList:
         """Return the guards as they would be if people changed the control state so; its latch is the breaker's."""
-        latch = self._grounds.latch
-        if latch is not None:
-            latch = replace(latch, out_of_service=self._grounds.blocks_bypassing)
-        after = self.control_state and change(replace(self.control_state, latch=latch))
+        after = self.control_state and change(replace(self.control_state, latch=self._grounds.latch))
         return GuardList(_Grounds(after, self._nodes.labels_of, self._grounds.paused_rules))
 
     def blocked_by(self, flow: FlowKey, since: float, now: float) -> tuple[str, ...]:

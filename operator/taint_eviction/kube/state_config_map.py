@@ -103,11 +103,12 @@ class StateConfigMap:
         await self._write(wanted, unless=lambda body: has_format(body) or unusable(body) is not None)
 
     async def write_latch(self, latch: Latch) -> None:
-        """Write that the breaker is open, unless it already is, or was reset since."""
+        """Write that the breaker is open, unless it was reset since; what is written already stays (``added_to``)."""
 
         def wanted(control_state: ControlState, body: Body) -> Changes:
             reset_since = control_state.reset_epoch is not None and control_state.reset_epoch >= latch.since_epoch
-            return {} if control_state.latch is not None or reset_since else {BREAKER_KEY: latch_text(latch)}
+            after = latch.added_to(control_state.latch)
+            return {} if after == control_state.latch or reset_since else {BREAKER_KEY: latch_text(after)}
 
         await self._write(wanted)
 

@@ -269,9 +269,8 @@ class ControlStateSync:
                 self._date = _Date(date.epoch, date.epoch)
         # A latch of an earlier leadership is judged again before it is written.
         is_judged = self._live.controller.term == self._gate.term
-        if breaker.latch is not None and kept.latch is None and is_judged:
-            latch = breaker.latch
-            await self._store.write_latch(latch)
+        if breaker.latch is not None and is_judged and (latch := breaker.latch.added_to(kept.latch)) != kept.latch:
+            await self._store.write_latch(breaker.latch)
             self._note_written()
             if self._kept is kept:  # Else a read has shown what somebody else has written meanwhile.
                 self._kept = replace(kept, latch=latch)

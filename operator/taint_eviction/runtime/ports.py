@@ -208,7 +208,9 @@ class ControlStateStore(Protocol):
         ...
 
     async def write_latch(self, latch: Latch) -> None:
-        """Write that the breaker is open, unless it was reset meanwhile; everything else stays."""
+        """Write that the breaker is open, unless it was reset meanwhile; everything else stays, also who opened it
+        before (``Latch.added_to``).
+        """
         ...
 
     async def close_latch(self, latch: Latch, closed_epoch: float, closed_by: str = "") -> None:

@@ -101,12 +101,12 @@ class SimulatedControlState:
             self.reset(closed_epoch, by, closed_by)
 
     def latch(self, latch: Latch, by: str) -> None:
-        """Open the breaker, unless it is open, or was reset since."""
+        """Open the breaker, unless it was reset since; what is stored already stays (``added_to``)."""
         before = self.control_state or ControlState()
         latch = replace(latch, since_epoch=round(latch.since_epoch, 6))
         reset_since = before.reset_epoch is not None and before.reset_epoch >= latch.since_epoch
-        if before.latch is None and not reset_since:
-            self._open(latch, by)
+        if not reset_since:
+            self._open(latch.added_to(before.latch), by)
 
     def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the breaker's time of opening or closing to ``epoch``, if it is ``stated_epoch``."""

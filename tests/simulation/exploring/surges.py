@@ -185,7 +185,12 @@ class SurgeJudge:
             self._breach("in a surge", trace, f"{trace.process} saw it at {seen.surge_at:.3f}")
 
     def blocks_bypassing(self, trace: Trace) -> bool:
-        """Return whether more nodes than the threshold are newly out of service, as the process must have seen."""
+        """Return whether more nodes than the threshold are newly out of service, as the process must have seen.
+
+        A taint without a date may have been on its node for hours when the process found it there, even if its manager
+        has just written the node: it is new only if a pod proves that. Otherwise each restart of a controller would
+        hold up the pods of the next node that fails.
+        """
         seen = self._seen.get(trace.process)
         if seen is None or self._acts_since(trace.process, trace.at) > trace.at - _LOOK_SECONDS:
             return False
@@ -194,9 +199,16 @@ class SurgeJudge:
         for name, (_, node) in seen.nodes.items():
             states = self._truth.node_states(name, trace.at - _LOOK_SECONDS)
             if all(state == node and state.carries(OUT_OF_SERVICE) for state in states):
-                count += min(at for identity, at in node.taints.items() if identity[0] == OUT_OF_SERVICE) > counts_from
+                began_at, identity = min((at, each) for each, at in node.taints.items() if each[0] == OUT_OF_SERVICE)
+                is_new = identity not in seen.found[name] or self._is_proved(seen, name, node, identity)
+                count += is_new and began_at > counts_from
                 unready |= node.unready_at < NEVER
         return unready and _exceeds(self._policy.nodes, count, len(self._truth.nodes))
+
+    def _is_proved(self, seen: _Seen, name: str, node: NodeState, identity: TaintIdentity) -> bool:
+        """Return whether a pod that a process has seen proves that an undated taint of its node is new."""
+        pods = (pod for uid, (_, pod) in seen.pods.items() if uid not in self._truth.gone and pod.node == name)
+        return any(due_at(node, pod) < NEVER and _would_be_gone({identity}, node, pod) for pod in pods)
 
     def _check_judged(self, seen: _Seen, trace: Trace) -> None:
         """Check that no pod is evicted before the breaker has judged all nodes, listed or not, that were tainted before

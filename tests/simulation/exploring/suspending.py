@@ -240,7 +240,9 @@ class SuspensionJudge:
         if ways and all(way.paused for way in ways):
             self._breach("paused", trace, "by a rule of the policy")
         ways = self._handling.ways(trace.uid, since, trace.at + TICK)
-        if any(way.exempt for way in ways) and not self._surges.blocks_bypassing(trace):
+        # Whatever opened the breaker: once too many nodes were out of service, it holds their pods until it is reset.
+        holds_all = read.latch is not None and read.latch.out_of_service
+        if any(way.exempt for way in ways) and not holds_all and not self._surges.blocks_bypassing(trace):
             return
         by_itself = self._settings.breaker.closes_by_itself
         if read.latch is not None and (read.latch.unreadable or not read.latch.controller or not by_itself):
