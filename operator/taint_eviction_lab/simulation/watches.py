@@ -88,6 +88,8 @@ class Streams:
 
     def make_peace(self) -> None:
         """End all faults; lost events stay lost."""
+        if virtual_now() < self.buffered_until:
+            self.cut(0.0)
         self.lag(0.0)
         self.hold_back(0)
         self.losing_until = self.repeating_until = self.buffered_until = self.broken_until = float("-inf")

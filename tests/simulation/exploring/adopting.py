@@ -97,6 +97,7 @@ def _shaken(action: do.Action) -> float:
     match action:
         case (
             do.CutWatches(for_seconds=seconds)
+            | do.BufferWatches(for_seconds=seconds)
             | do.Freeze(for_seconds=seconds)
             | do.Outage(for_seconds=seconds)
             | do.StopServer(for_seconds=seconds)

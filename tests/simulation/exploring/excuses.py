@@ -48,6 +48,7 @@ _BLINDING = (
     do.LagWatches,
     do.CutWatches,
     do.LoseEvents,
+    do.BufferWatches,
     do.RelistWatches,
 )
 
@@ -87,9 +88,12 @@ class Disturbances:
         lags = [action for action in actions if isinstance(action, do.LagWatches)]
         frozen_seconds = max((action.for_seconds for action in actions if isinstance(action, do.Freeze)), default=0.0)
         of_nodes = (lag.by_seconds for lag in lags if lag.watch != "pods")
-        self.behind_seconds = frozen_seconds + max(of_nodes, default=0.0)
+        kept = [action for action in actions if isinstance(action, do.BufferWatches)]
+        kept_seconds = max((each.for_seconds for each in kept if each.watch != "pods"), default=0.0)
+        self.behind_seconds = frozen_seconds + max(of_nodes, default=0.0) + kept_seconds
         of_pods = (lag.by_seconds for lag in lags if lag.watch != "nodes")
-        self.pods_behind_seconds = frozen_seconds + max(of_pods, default=0.0)
+        kept_seconds = max((each.for_seconds for each in kept if each.watch != "nodes"), default=0.0)
+        self.pods_behind_seconds = frozen_seconds + max(of_pods, default=0.0) + kept_seconds
         calls = [action.fault.delay_seconds for action in actions if isinstance(action, do.DisturbCalls)]
         half_open = [action.late_seconds or 0.0 for action in actions if isinstance(action, do.Partition)]
         self.late_seconds = max([*calls, *half_open], default=0.0)
@@ -137,7 +141,7 @@ class Disturbances:
                 return step.at + seconds + _WATCHED_AGAIN_SECONDS
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 return math.inf
-            case do.Outage() | do.Partition() | do.Freeze() | do.StepHostClock():
+            case do.BufferWatches() | do.Outage() | do.Partition() | do.Freeze() | do.StepHostClock():
                 return math.inf
         return -math.inf
 
@@ -227,6 +231,8 @@ def _cuts_off_nodes(action: do.Action) -> bool:
         case do.DisturbCalls(picked=picked):
             return bool(picked.calls & {CallKind.WATCH_NODES, CallKind.LIST_NODES})
         case do.CutWatches(watch=watch) | do.LoseEvents(watch=watch) | do.RelistWatches(watch=watch):
+            return watch != "pods"
+        case do.BufferWatches(watch=watch):
             return watch != "pods"
         case do.Outage() | do.Partition() | do.Freeze():
             return True

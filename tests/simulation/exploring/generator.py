@@ -11,7 +11,7 @@ from tests.simulation.exploring.all_at_once import all_at_once
 from tests.simulation.exploring.ceilings import add_ceilings, shortened
 from tests.simulation.exploring.dry_runs import add_dry_run, dry_run_of_hours
 from tests.simulation.exploring.hanging_worlds import HangingWorlds
-from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
+from tests.simulation.exploring.late_requests import add_late_adoptions, buffered_watches, late_requests
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
 from tests.simulation.exploring.lost_nodes import add_lost_nodes, lose_nodes
 from tests.simulation.exploring.ordering import add_order, leave_in_order
@@ -119,7 +119,8 @@ class _Author:
             faults = RandomFaults(rng, self._replicas, self._span)
             steps += [{"at": self._at(), **faults.one()} for _ in range(rng.choice(FEW if restraints.kinds else MANY))]
             steps += restraints.faults()
-            steps += late_requests(self._seed, steps, self._replicas)
+            late = late_requests(self._seed, steps, self._replicas)
+            steps += [*late, *buffered_watches(self._seed, steps, self._replicas)]
         worlds = Worlds(self._seed, mild=self._mild, kinds=restraints.kinds, settings=settings)
         quarter = worlds.quarter(_last(steps))
         steps += quarter.steps

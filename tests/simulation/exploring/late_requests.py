@@ -23,6 +23,7 @@ _CALLS = (
 )
 _CALLS_OF_ADOPTION = (["adopt"], ["adopt"], ["giveBack"], ["adopt", "giveBack"], ["writeControlState"])
 _LONGEST_SECONDS = 60.0
+_BUFFERED_SHARE = 0.08
 _HALF_OPEN_SHARE = 0.4
 # How long before or after another step the first such request is sent.
 _BESIDE = (-1.0, -0.02, -0.001, 0.0, 0.001, 0.006, 0.011, 0.021, 1.0, 5.0)
@@ -34,6 +35,19 @@ def late_requests(seed: int, steps: list[JsonObject], replicas: int) -> list[Jso
     """Return steps that let requests outlive their senders, beside these steps."""
     rng = random.Random(f"late requests {seed}")
     return _late(rng, _CALLS, steps, replicas) if rng.random() < _SHARE else []
+
+
+def buffered_watches(seed: int, steps: list[JsonObject], replicas: int) -> list[JsonObject]:
+    """Return steps that let a proxy keep back what watches bring, beside these steps."""
+    rng = random.Random(f"buffered watches {seed}")
+    if rng.random() >= _BUFFERED_SHARE:
+        return []
+    instants = [float(step["at"]) for step in steps if step["at"] >= 0 and any(name in step for name in _OCCASIONS)]
+    at = round(max(0.0, rng.choice(instants or [10.0]) + rng.choice(_BESIDE)), 3)
+    kept: JsonObject = {"watch": rng.choice(("nodes", "pods", "all")), "for": round(rng.uniform(20.0, 200.0), 3)}
+    if rng.random() < 0.3:
+        kept["replica"] = rng.randint(1, replicas)
+    return [{"at": at, "buffer": kept}]
 
 
 def add_late_adoptions(document: JsonObject, seed: int) -> None:
