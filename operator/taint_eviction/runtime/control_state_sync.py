@@ -85,6 +85,8 @@ class ControlStateSync:
         self._exists_from = math.inf
         # What was known when the object was deleted, until a leader has written it again.
         self._lost: ControlState | None = None
+        # Whether the last read found an object that somebody has created since, and no leader has taken over.
+        self._recreated = False
         # When the acting process creates the object, or takes it over; None: that was done.
         self._keep_at: float | None = self._began_at
         self._ends = PauseEnds()
@@ -174,10 +176,12 @@ class ControlStateSync:
 
     def _with_lost(self, control_state: ControlState | None, asked_at: float) -> ControlState:
         """Return what counts after a read, with what was known of an object that has been deleted."""
+        before, self._recreated = self._recreated, control_state is not None and control_state.recreated
         if control_state is not None and not control_state.recreated:
             self._exists_from, self._lost = asked_at, None
             return control_state
-        if asked_at >= self._exists_from:
+        # What people have ordered in an object of their own is lost with it, too.
+        if asked_at >= self._exists_from or (before and control_state is None):
             self._exists_from, self._lost = math.inf, self._kept
             self._keep_at = asked_at + _POLLS_BEFORE_KEEPING * self._poll_seconds
             # All replicas know it; only the leader reports it.

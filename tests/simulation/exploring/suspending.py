@@ -40,12 +40,15 @@ _RESUMED = "false"
 class _ControlStateRead:
     """What one process knows of the control state, None until it has read it. ``latch``: the breaker is open for it.
 
-    ``lost``: what it knew of an object that was deleted. ``causes``: what still kept the breaker open when each of its
-    writes was sent.
+    ``lost``: what it knew of an object that was deleted, until it has written that again, so since ``written_at``.
+    ``recreated``: the last answer was an object that others have created since. ``causes``: what still kept the breaker
+    open when each of its writes was sent.
     """
 
     control_state: ControlState | None = None
     lost: ControlState | None = None
+    written_at: float = NEVER
+    recreated: bool = False
     so_at: float = -NEVER
     answered_at: float = -NEVER
     known_at: float = NEVER
@@ -148,10 +151,11 @@ class SuspensionJudge:
             case Phase.FAILED:
                 read.hindered_at = trace.at
             case Phase.ANSWERED:
-                if trace.at > read.under_way.pop(trace.number, trace.at) + _SLOW_SECONDS:
+                sent_at = read.under_way.pop(trace.number, trace.at)
+                if trace.at > sent_at + _SLOW_SECONDS:
                     read.hindered_at = trace.at
                 read.known_at = min(read.known_at, trace.at)
-                self._take_control_state(read, trace.body)
+                self._take_control_state(read, trace.body, sent_at)
                 read.so_at = read.so[trace.number]
                 known, answered_at = read.control_state or ControlState(), read.answered_at
                 self._take_latch(read, known, trace)
@@ -166,11 +170,18 @@ class SuspensionJudge:
                     until = answered_at if self._settings.breaker.closes_by_itself else NEVER
                     self._handling.interrupt(trace.process, lambda *_: True, until)
 
-    def _take_control_state(self, read: _ControlStateRead, answer: ControlState | None) -> None:
-        """Note what a process has read; what it knew of an object that was deleted stays in force."""
+    def _take_control_state(self, read: _ControlStateRead, answer: ControlState | None, sent_at: float) -> None:
+        """Note what a process has read; what it knew of an object that was deleted stays in force.
+
+        That is all that it knew: what it had written again by then, and what others had ordered in an object of theirs
+        that is gone as well.
+        """
+        recreated, read.recreated = read.recreated, answer is not None and answer.recreated
         if answer is not None and not answer.recreated:
-            read.lost, read.control_state = None, answer
+            read.lost, read.control_state, read.written_at = None, answer, NEVER
             return
+        if sent_at >= read.written_at or (recreated and answer is None):
+            read.lost, read.written_at = None, NEVER
         read.lost = read.lost or read.control_state or ControlState()
         read.control_state = read.lost if answer is None else answer.with_lost(read.lost)
 
@@ -198,6 +209,9 @@ class SuspensionJudge:
         lost = read.lost or read.control_state or ControlState()
         if not any(_keeps_pauses(after, known, trace.at) for known in (before, before.with_lost(lost))):
             self._breach("wrote something else", trace, "a pause was changed")
+        merged, there = before.with_lost(lost).pauses(), after.pauses()
+        if read.lost is not None and all(each in there or _has_ended(merged[each], trace.at) for each in merged):
+            read.written_at = trace.at
         if after.latch is not None and before.latch is None:
             read.latch = after.latch
             self._surges.check_opened(trace, after.latch)
