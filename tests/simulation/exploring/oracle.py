@@ -127,9 +127,20 @@ class ExplorationOracle:
             self.adoption.notice(change.body)
 
     def _read_for(self, trace: Trace) -> NodeState | None:
-        """Return the pod's node as the process had read it when it sent this call."""
-        read = self._seen[trace.process].bases[trace.number].node
-        return read.state if read is not None and isinstance(read.state, NodeState) else None
+        """Return the pod's node as the process had read it when it sent this call.
+
+        Where the answer was ahead of the watch and had a taint without a date that the watch had brought before, others
+        are for the watch to bring: "wait until the watch has come as far". Such a taint joins the countdown later, and
+        "is taken over in its turn".
+        """
+        seen = self._seen[trace.process]
+        read, watched = seen.bases[trace.number].node, seen.watched.get(self.truth.pods[trace.uid][-1].node or "")
+        if read is None or not isinstance(read.state, NodeState):
+            return None
+        if watched is None or not any(taint in watched.taints and not taint[2] for taint in read.state.taints):
+            return read.state
+        known = {taint: at for taint, at in read.state.taints.items() if taint in watched.taints}
+        return replace(read.state, taints=known)
 
     def trace(self, trace: Trace) -> None:
         """Judge one phase of a call."""
