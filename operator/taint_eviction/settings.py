@@ -130,12 +130,13 @@ class Settings:
     ``workers`` bounds the concurrent evictions, except those that wait long for an answer (at most 100 of them). At
     most half of them are retries.
 
-    ``call_timeout_seconds`` bounds each call; ``runtime.evictor`` waits longer for those that end a pod.
-    ``node_read_seconds``: a live read of a node serves the call that it was made for, and those that start within this
-    time of its sending. ``grace_seconds``: how long evictions in flight may take to end when the process stops.
-    ``dry_run_events``: post events about pods in a dry run, too. ``event_reasons``: events about pods say why, which
-    names the taint. ``metrics_by_namespace``: evictions are counted by namespace, too; off, since that is a series for
-    each. ``keep_history``: the leader keeps the last outcomes in a ConfigMap, so that they outlive a rollout.
+    ``call_timeout_seconds`` bounds each call; ``runtime.evictor`` waits longer for those that end a pod,
+    ``runtime.read_waits`` for reads that had no answer. ``node_read_seconds``: a live read of a node serves the call
+    that it was made for, and those that start within this time of its sending. ``grace_seconds``: how long evictions in
+    flight may take to end when the process stops. ``dry_run_events``: post events about pods in a dry run, too.
+    ``event_reasons``: events about pods say why, which names the taint. ``metrics_by_namespace``: evictions are counted
+    by namespace, too; off, since that is a series for each. ``keep_history``: the leader keeps the last outcomes in a
+    ConfigMap, so that they outlive a rollout.
     """
 
     workers: int = 20
@@ -312,7 +313,7 @@ EVICTING = (
         "call_timeout_seconds",
         Span(),
         "Timeout of each API call. For a request that ends a pod it doubles with each one without an answer, up to 65s:"
-        " the API server may have to wait for webhooks.",
+        " the API server may have to wait for webhooks. For a read it does so up to 30s: a busy API server queues it.",
         keyword="callTimeout",
         bound=_more_than_0("call timeout"),
     ),

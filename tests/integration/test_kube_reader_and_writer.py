@@ -518,6 +518,15 @@ async def test_a_call_that_hangs_ends_with_the_timeout(tmp_path: Path) -> None:
         assert at.counted == [("get", "nodes", "timeout")]
 
 
+async def test_an_answer_to_a_read_that_had_none_is_waited_for_twice_as_long(tmp_path: Path) -> None:
+    """That of another read is not."""
+    async with client_stage(tmp_path, timeout_seconds=0.05) as at:
+        at.server.faults.add(verb="get", hang=True)
+        for name, seconds in (("n1", "0.05"), ("n1", "0.1"), ("n1", "0.2"), ("n2", "0.05")):
+            with pytest.raises(CallFailed, match=rf"within {seconds} s"):
+                await at.reader.read_node(name)
+
+
 async def test_a_cancelled_call_raises_the_cancellation(at: ClientStage) -> None:
     """A cancellation is not a failed call."""
     at.server.faults.add(verb="get", hang=True)

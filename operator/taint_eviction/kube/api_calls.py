@@ -20,7 +20,7 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +47,7 @@ from taint_eviction.kube.answers import (
 from taint_eviction.kube.evictions import block_of
 from taint_eviction.login.fence import NotSent, asking_at_last
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
+from taint_eviction.runtime.read_waits import ReadWaits
 
 FIELD_MANAGER = "taint-eviction-controller"
 
@@ -68,8 +69,6 @@ _JSON_PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/json-patch+json"
 _AUDIT_ID = "Audit-Id"
 # By resource, the kinds of objects whose answers are compared with what was asked about.
 _KINDS = {"nodes": "Node", "pods": "Pod", "leases": "Lease", "configmaps": "ConfigMap"}
-# ``make`` bounds the whole call; the session's timeouts would only add timers.
-_UNBOUNDED = aiohttp.ClientTimeout()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,8 @@ class ApiAnswer:
 
 
 class ApiCalls:
-    """Makes requests, any number at a time, each within ``timeout_seconds`` unless its caller waits longer.
+    """Makes requests, any number at a time, each within ``timeout_seconds`` unless its caller waits longer, or it is a
+    read that had no answer before (``ReadWaits``).
 
     ``heard_date`` is called with the ``Date`` (seconds since the epoch) of every answer of the API server itself, with
     the number of its connection, and with whether it has an audit ID.
@@ -146,6 +146,10 @@ class ApiCalls:
         self._rest = client.rest_client
         self._base_url = client.configuration.host.rstrip("/")
         self._timeout_seconds = timeout_seconds
+        self._waits = ReadWaits(timeout_seconds)
+        # ``make`` bounds the whole call; the session's other timeouts would only add timers. A connection that does not
+        # come about is not worth a longer wait.
+        self._connecting = aiohttp.ClientTimeout(sock_connect=timeout_seconds)
         self._heard_date = heard_date
         self._counted = counted
 
@@ -171,13 +175,17 @@ class ApiCalls:
         session = session or self._rest.pool_manager
         if session is None or session.closed:
             raise CallFailed("the connection to the API server was closed: this process is ending")
-        seconds = max(self._timeout_seconds, max_seconds or 0.0)
+        read = _read_of(call)
+        seconds = max(self._timeout_seconds if read is None else self._waits.seconds(read), max_seconds or 0.0)
+        began_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(seconds) as limit:
                 with nullcontext() if ready is None else asking_at_last(lambda: _untimed(ready, limit, seconds)):
                     answer, body = await self._exchange(session, call, take)
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")
+            if read is not None and limit.expired():
+                self._waits.unanswered(read, seconds)
             unanswered = f"no answer from the API server within {seconds:g} s"
             raise CallFailed(unanswered, may_pass=True) from None
         except NotSent as why:
@@ -193,13 +201,15 @@ class ApiCalls:
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(_connection_trouble(error), may_pass=True) from error
+        if read is not None:
+            self._waits.answered(read, asyncio.get_running_loop().time() - began_at)
         status, headers = answer.status, answer.headers
         self._counted(call.verb, call.resource, str(status))
         refusal = read_refusal(body) if isinstance(body, bytes) else _NO_REFUSAL
-        read = _read(call, status, headers, body, refusal)
-        if _AUDIT_ID not in headers and (read.outcome is Outcome.DONE or refusal.is_status):
+        understood = _understood(call, status, headers, body, refusal)
+        if _AUDIT_ID not in headers and (understood.outcome is Outcome.DONE or refusal.is_status):
             self._hear_date(call, answer, audited=False)
-        return read
+        return understood
 
     def _hear_date(self, call: ApiRequest, answer: aiohttp.ClientResponse, *, audited: bool) -> None:
         date = read_date(answer.headers.get("Date", ""))
@@ -215,7 +225,7 @@ class ApiCalls:
             self._base_url + call.path,
             data=None if call.body is None else orjson.dumps(call.body),
             headers=_headers(call),
-            timeout=_UNBOUNDED,
+            timeout=self._connecting,
             allow_redirects=call.verb in _READS,
         )
         if _AUDIT_ID in answer.headers:
@@ -251,6 +261,13 @@ async def _body(answer: aiohttp.ClientResponse, take: Callable[[Any], None] | No
         return error
 
 
+def _read_of(call: ApiRequest) -> Hashable | None:
+    """Return what a read asks about, however much of it one answer has; None: it is no read, or has its own bound."""
+    if call.verb not in _READS or call.url_path or call.resource == "leases":
+        return None
+    return call.verb, call.resource, call.namespace, call.name, (call.query or {}).get("fieldSelector")
+
+
 def _headers(call: ApiRequest) -> Mapping[str, str]:
     if call.accept:
         return {**_HEADERS, "Accept": call.accept}
@@ -259,7 +276,7 @@ def _headers(call: ApiRequest) -> Mapping[str, str]:
     return _PATCH_HEADERS if isinstance(call.body, Mapping) else _JSON_PATCH_HEADERS
 
 
-def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, refusal: Refusal) -> ApiAnswer:
+def _understood(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, refusal: Refusal) -> ApiAnswer:
     outcome = outcome_of(status, refusal, call.resource.partition("/")[0], call.name)
     if outcome is Outcome.DONE:
         if isinstance(body, orjson.JSONDecodeError):

@@ -8,7 +8,7 @@ shows every arrival. A process that was killed sends nothing more.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,10 +16,11 @@ from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod
 from taint_eviction.kube.answers import failure_reason, is_certain, is_denial, is_evacuation, may_pass
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
+from taint_eviction.runtime.read_waits import ReadWaits
 from taint_eviction.runtime.watch_listener import Interpret
 from taint_eviction_lab.simulation.audit import Auditor, Phase, Trace, unaudited
 from taint_eviction_lab.simulation.cluster import SimulatedCluster, later
-from taint_eviction_lab.simulation.faults import NO_FAULT, CallFault, CallFaults, CallKind
+from taint_eviction_lab.simulation.faults import NO_FAULT, READS, CallFault, CallFaults, CallKind
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
@@ -144,6 +145,7 @@ class SimulatedCalls:
         self._closed = False
         self._calls = 0
         self._lines = _Lines(world.cluster.clocks)
+        self._waits = ReadWaits(world.network.call_timeout_seconds)
 
     async def ask_time(self) -> None:
         """Make a call on a connection of its own, and close that; only its ``Date`` matters."""
@@ -176,14 +178,16 @@ class SimulatedCalls:
         ready: Ready | None = None,
         max_seconds: float | None = None,
     ) -> AnswerT:
-        seconds = max(self._world.network.call_timeout_seconds, max_seconds or 0.0)
+        reads, read = call in READS, (call, subject)
+        timeout = self._world.network.call_timeout_seconds
+        seconds = max(self._waits.seconds(read) if reads else timeout, max_seconds or 0.0)
         self._check_open()
         fault = self._fault_of(call, subject)
-        await self._connect(fault, seconds)
+        await self._connect(fault, timeout)
         if ready is not None:
             await ready()
         self._check_open()
-        journey = self._begin(line, call, subject, uid, fault)
+        journey, sent_at = self._begin(line, call, subject, uid, fault), virtual_now()
         self._check_open()
         later(self._world.network.one_way_seconds + fault.delay_seconds, self._arrive, journey, act)
         try:
@@ -191,6 +195,8 @@ class SimulatedCalls:
                 answer, date = await journey.answer
         except TimeoutError:
             answer, date = _unanswered(seconds), None
+        if reads:
+            self._note_wait(read, virtual_now() - sent_at, seconds)
         self._check_open()
         if date is not None:
             self._clock.server_clock.heard_date(date, line.number)
@@ -200,6 +206,12 @@ class SimulatedCalls:
             raise answer
         self._trace(journey, Phase.ANSWERED, answer)
         return answer  # type: ignore[no-any-return]
+
+    def _note_wait(self, read: Hashable, waited_seconds: float, at_most_seconds: float) -> None:
+        if waited_seconds < at_most_seconds:
+            self._waits.answered(read, waited_seconds)
+        else:
+            self._waits.unanswered(read, waited_seconds)
 
     def _check_open(self) -> None:
         if self._closed:

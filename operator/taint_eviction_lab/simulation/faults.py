@@ -33,6 +33,19 @@ class CallKind(Enum):
     WRITE_CONTROL_STATE = "writeControlState"
 
 
+# The calls that read objects; those about the Lease have bounds of their own.
+READS = frozenset(
+    {
+        CallKind.LIST_NODES,
+        CallKind.LIST_PODS,
+        CallKind.LIST_CACHED_PODS,
+        CallKind.READ_NODE,
+        CallKind.READ_POD,
+        CallKind.LIST_ADOPTED,
+        CallKind.READ_CONTROL_STATE,
+    }
+)
+
 # The calls that change something.
 CHANGES = frozenset(
     {
