@@ -63,12 +63,12 @@ def test_the_summary_comes_first_and_says_it_all() -> None:
         "because of the change 10 of 18 pods on 3 nodes would leave: 4 at once, 6 within 10 m; 2 budgets would be"
         " violated; 1 bare pod gone for good; 2 DaemonSet pods evicted and recreated again and again;"
         " 1 pod left out: the input lacks their nodes",
-        "with or without the change, 5 pods would leave: 4 at once, 1 within 1 m 1 s",
+        "with or without the change, 5 pods would leave: 4 at once, 1 within 1 m 1 s (-o wide shows them)",
         "if: taint * maintenance=now:NoExecute",
     ]
     assert "in 5 m   2026-03-01 12:05:00 UTC  shop/web-3    node-1" in result.stdout
     assert "[maintenance:NoExecute for 60 s] comes later: only the first toleration" in result.stdout
-    assert "shop/web  8        5      8      VIOLATED at 2026-03-01 12:00:00 UTC, down to 0 healthy" in result.stdout
+    assert "shop/web  8        5      8      would be violated, down to 0 healthy" in result.stdout
     assert "note: skipped objects of other kinds: 1 Service" in result.stdout
     assert "\x1b[" not in result.stdout
 

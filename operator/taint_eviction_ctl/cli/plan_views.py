@@ -1,10 +1,11 @@
 """A plan for people: the summary line first, then tables, shortened for reading.
 
-``wide`` shortens nothing and shows every pod, including those that stay, in more columns.
+With changes, the tables show what these change; what happens with or without them is one line of the summary. ``wide``
+shortens nothing and shows every pod, including those that stay, in more columns.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import click
 
@@ -36,19 +37,29 @@ def print_plan(plan: Plan, wide: bool) -> None:
     first, *rest = headlines(plan)
     click.echo("\n".join(click.style(line, bold=True) for line in wrapped(visible(first), "", "  ")))
     for line in rest:
-        _sentence("", line)
+        _sentence("", line if wide else f"{line} (-o wide shows them)")
     if plan.described:
         _sentence("if: ", "; ".join(plan.described))
-    _print_pods(plan, wide)
-    _print_nodes(plan, wide)
-    _print_owners(plan, wide)
-    _print_budgets(plan, wide)
-    _print_unschedulable(plan)
-    said = notes(plan)
+    every = wide or plan.what_if.empty
+    shown = plan.pods if every else [pod for pod in plan.pods if pod.by_change]
+    touched = plan.nodes.keys() if every else _touched(plan)
+    _print_pods(plan, shown, wide)
+    _print_nodes(plan, shown, touched, wide)
+    _print_owners(plan, shown, wide)
+    _print_budgets(plan, every, wide)
+    _print_unschedulable(plan, touched)
+    said = notes(plan, shown)
     if said:
         click.echo()
     for note in said:
         _sentence("note: ", note)
+
+
+def _touched(plan: Plan) -> set[str]:
+    """Return the nodes that the changes concern."""
+    tolerating = plan.what_if.tolerations or {}
+    of_pods = {pod.facts.pod.node_name or "" for pod in plan.pods if pod.ref in tolerating}
+    return {*plan.what_if.taints, *plan.what_if.deleted_nodes, *of_pods}
 
 
 def _sentence(head: str, text: str) -> None:
@@ -66,7 +77,7 @@ def _red(text: str) -> str:
 
 
 def _verdict(text: str) -> str:
-    return _red(text) if text.startswith(("VIOLATED", "BLOCKS")) else text
+    return _red(text) if text.startswith(("will be violated", "would be violated", "BLOCKS")) else text
 
 
 def _yellow(text: str) -> str:
@@ -78,15 +89,10 @@ def _more(shown: int, total: int, what: str) -> None:
         click.echo(f"  … and {total - shown} more {what} (-o wide shows all)")
 
 
-def _print_pods(plan: Plan, wide: bool) -> None:
-    leaving = sorted(plan.leaving, key=lambda pod: (pod.shown_at or 0.0, pod.order is not None))
+def _print_pods(plan: Plan, shown: Collection[PlannedPod], wide: bool) -> None:
+    leaving = sorted(_leaving(shown), key=lambda pod: (pod.shown_at or 0.0, pod.order is not None))
     if not wide:
-        ending = [*(pod for pod in plan.pods if pod.by_podgc), *leaving]
-        if plan.what_if.empty:
-            _print_ending("", ending, plan)
-        else:
-            _print_ending("", [pod for pod in ending if pod.by_change], plan)
-            _print_ending("with or without the change: ", [pod for pod in ending if not pod.by_change], plan)
+        _print_ending([*(pod for pod in shown if pod.by_podgc), *leaving], plan)
         return
     staying = [pod for pod in plan.pods if pod.leaves_at is None]
     wide_rows = [
@@ -105,11 +111,15 @@ def _print_pods(plan: Plan, wide: bool) -> None:
     _table("pods", header, wide_rows, {0: _yellow})
 
 
-def _print_ending(head: str, pods: list[PlannedPod], plan: Plan) -> None:
+def _leaving(pods: Iterable[PlannedPod]) -> list[PlannedPod]:
+    return [pod for pod in pods if pod.leaves_at is not None]
+
+
+def _print_ending(pods: list[PlannedPod], plan: Plan) -> None:
     rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in pods]
     words = {word for word, *_ in rows}
     others = [f"are {word}" for word in ("freed", "orphaned", "blocked") if word in words]
-    title = f"{head}pods that {', or '.join(['leave', *others])}"
+    title = f"pods that {', or '.join(['leave', *others])}"
     _table(title, ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
     _more(_MAX_PODS, len(rows), "pods")
 
@@ -169,42 +179,46 @@ def _since(pod: PlannedPod, plan: Plan) -> str:
     return began(moment(verdict.start_at, plan.now), verdict.start_source.value)
 
 
-def _print_nodes(plan: Plan, wide: bool) -> None:
-    nodes = [node for node in plan.nodes.values() if node.matters or (wide and node.taints)]
+def _print_nodes(plan: Plan, shown: Collection[PlannedPod], touched: Collection[str], wide: bool) -> None:
+    named = {*touched, *(pod.facts.pod.node_name for pod in shown)}
+    nodes = [each for each in plan.nodes.values() if each.name in named and (each.matters or (wide and each.taints))]
+    leaving = Counter(pod.facts.pod.node_name for pod in _leaving(shown))
     ends: dict[str, Counter[str]] = {node.name: Counter() for node in nodes}
-    for pod in plan.pods:
+    for pod in shown:
         if pod.by_podgc and pod.facts.pod.node_name in ends:
             ends[pod.facts.pod.node_name][pod.by_podgc] += 1
-    nodes.sort(key=lambda node: (-ends[node.name].total(), -node.tally.leaving, node.name))
-    shown = nodes if wide else nodes[:_MAX_ROWS]
+    nodes.sort(key=lambda node: (-ends[node.name].total(), -leaving[node.name], node.name))
+    first = nodes if wide else nodes[:_MAX_ROWS]
     header = ("NODE", "ZONE", "LEAVE", "TAINTS")
-    _table("nodes", header, [_node_row(node, ends[node.name]) for node in shown])
-    _more(len(shown), len(nodes), "nodes")
+    _table("nodes", header, [_node_row(node, leaving[node.name], ends[node.name]) for node in first])
+    _more(len(first), len(nodes), "nodes")
 
 
-def _node_row(node: PlannedNode, ends: Counter[str]) -> Row:
+def _node_row(node: PlannedNode, leaving: int, ends: Counter[str]) -> Row:
     taints = "deleted" if node.deleted else ", ".join(str(taint) for taint in node.taints)
-    leave = [f"{node.tally.leaving} of {node.tally.total}", *(f"{count} {end}" for end, count in sorted(ends.items()))]
+    leave = [f"{leaving} of {node.tally.total}", *(f"{count} {end}" for end, count in sorted(ends.items()))]
     return node.name, node.zone or "-", ", ".join(leave), taints
 
 
-def _print_owners(plan: Plan, wide: bool) -> None:
-    found = [(key, tally) for key, tally in plan.owners.items() if tally.leaving]
-    found.sort(key=lambda each: (-each[1].leaving / each[1].total, each[0][0], str(each[0][1])))
+def _print_owners(plan: Plan, pods: Iterable[PlannedPod], wide: bool) -> None:
+    leaving = Counter((pod.ref.key.namespace, pod.facts.owner) for pod in _leaving(pods) if not pod.facts.pod.mirror)
+    found = [(key, count, plan.owners[key].total) for key, count in leaving.items()]
+    found.sort(key=lambda each: (-each[1] / each[2], each[0][0], str(each[0][1])))
     rows = [
-        (namespace, str(owner) if owner else "none: gone for good", f"{tally.leaving} of {tally.total}")
-        for (namespace, owner), tally in found
+        (namespace, str(owner) if owner else "none: gone for good", f"{count} of {total}")
+        for (namespace, owner), count, total in found
     ]
     shown = rows if wide else rows[:_MAX_ROWS]
     _table("owners", ("NAMESPACE", "OWNER", "LEAVE"), shown)
     _more(len(shown), len(rows), "owners")
 
 
-def _print_budgets(plan: Plan, wide: bool) -> None:
-    found = plan.budgets if wide else [each for each in plan.budgets if each.leaving]
+def _print_budgets(plan: Plan, every: bool, wide: bool) -> None:
+    found = plan.budgets if wide else [each for each in plan.budgets if (each.leaving if every else each.by_change)]
     found = sorted(found, key=lambda each: (each not in plan.broken_budgets, each.budget.key))
     shown = found if wide else found[:_MAX_ROWS]
-    title = "PodDisruptionBudgets, if no pod is replaced meanwhile"
+    besides = "" if every else "also counting what leaves with or without the change, "
+    title = f"PodDisruptionBudgets, {besides}if no pod is replaced meanwhile"
     header = ("BUDGET", "HEALTHY", "NEEDS", "LEAVE", "VERDICT")
     _table(title, header, [_budget_row(each, plan) for each in shown], {4: _verdict})
     _more(len(shown), len(found), "budgets")
@@ -213,8 +227,10 @@ def _print_budgets(plan: Plan, wide: bool) -> None:
 def _budget_row(each: PlannedBudget, plan: Plan) -> Row:
     said = []
     if each.violation is not None:
-        at = moment(each.violation.at, plan.now)
-        said.append(f"VIOLATED at {at}, down to {each.violation.lowest} healthy")
+        # Pods that are due already, and held, leave at a moment that nobody knows.
+        at = f" at {moment(each.violation.at, plan.now)}" if each.violation.at > plan.now.at else ""
+        would = "will" if plan.what_if.empty else "would"
+        said.append(f"{would} be violated{at}, down to {each.violation.lowest} healthy")
     if each.blocked:
         said.append(f"BLOCKS {len(each.blocked)} of them")
     if not said:
@@ -223,12 +239,13 @@ def _budget_row(each: PlannedBudget, plan: Plan) -> Row:
     return str(each.budget), *numbers, "; ".join(said)
 
 
-def _print_unschedulable(plan: Plan) -> None:
-    """Show pods that could not be scheduled where they are: the worked example of the Kubernetes documentation."""
+def _print_unschedulable(plan: Plan, nodes: Collection[str]) -> None:
+    """Show pods that could not be scheduled on these nodes: the worked example of the Kubernetes documentation."""
     waiting = [
         (str(pod.ref), name, ", ".join(str(taint) for taint in taints))
         for pod in plan.pods
         for name, taints in pod.kept_from.items()
+        if name in nodes
     ]
     title = "pods without a node, and nodes whose taints they do not tolerate"
     _table(title, ("POD", "NODE", "UNTOLERATED TAINTS"), waiting[:_MAX_ROWS])
@@ -236,7 +253,7 @@ def _print_unschedulable(plan: Plan) -> None:
     rows = [
         (str(pod.ref), pod.facts.pod.node_name or "", ", ".join(str(taint) for taint in pod.repelled_by))
         for pod in plan.pods
-        if pod.repelled_by and pod.leaves_at is None and not _going_or_mirror(pod)
+        if pod.facts.pod.node_name in nodes and pod.repelled_by and pod.leaves_at is None and not _going_or_mirror(pod)
     ]
     title = "pods that stay, but could not be scheduled on their node again"
     _table(title, ("POD", "NODE", "UNTOLERATED TAINTS"), rows[:_MAX_ROWS])

@@ -291,8 +291,11 @@ def _about_nodes(plan: Plan) -> Iterator[str]:
             yield f"{what}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}"
 
 
-def notes(plan: Plan) -> list[str]:
-    """Return what else readers of this plan should know, one sentence each."""
+def notes(plan: Plan, pods: Sequence[PlannedPod] | None = None) -> list[str]:
+    """Return what else readers of this plan should know, one sentence each; ``pods``: those that they are shown, None:
+    all.
+    """
+    leaving = [pod for pod in (plan.pods if pods is None else pods) if pod.leaves_at is not None]
     found = list(plan.notes)
     found += _about_nodes(plan)
     if skipped := skipped_kinds(plan.inventory):
@@ -314,35 +317,35 @@ def notes(plan: Plan) -> list[str]:
             f" stay or leave later, and may then not end: {plugin.ref} before {many(later, 'pod')} of"
             f" {plugin.facts.pod.node_name}{more}; {wait}"
         )
-    asking = sum(pod.asks_to_be_held for pod in plan.leaving)
+    asking = sum(pod.asks_to_be_held for pod in leaving)
     if asking:
         found.append(f"{many(asking, 'pod')} with a longer hold than is granted (annotation {HOLD_ANNOTATION})")
-    if any(pod.blocked and pod.server_allows is not False for pod in plan.leaving):
+    if any(pod.blocked and pod.server_allows is not False for pod in leaving):
         found.append("of several pods that are due together, a budget may allow other ones than shown here")
-    return [*found, *_on_time(plan), *_on_lost_nodes(plan)]
+    return [*found, *_on_time(plan, leaving), *_on_lost_nodes(leaving)]
 
 
-def _on_time(plan: Plan) -> Iterator[str]:
-    """Yield what the plan does not know of when pods leave."""
-    if any(pod.deleted_at is not None and pod.handling.mode is _PATIENT for pod in plan.leaving if pod.handling):
+def _on_time(plan: Plan, leaving: Sequence[PlannedPod]) -> Iterator[str]:
+    """Yield what the plan does not know of when these pods leave."""
+    if any(pod.deleted_at is not None and pod.handling.mode is _PATIENT for pod in leaving if pod.handling):
         yield "a blocked pod is deleted once budgets have refused it for the evict timeout"
-        if any(pod.deleted_at is not None and (pod.leaves_at or 0.0) < plan.now.at for pod in plan.leaving):
+        if any(pod.deleted_at is not None and (pod.leaves_at or 0.0) < plan.now.at for pod in leaving):
             yield "how long budgets have refused overdue pods until now is not known: these may be deleted sooner"
-    if moving := sum(pod.moves_away for pod in plan.leaving):
+    if moving := sum(pod.moves_away for pod in leaving):
         yield (
             f"KubeVirt moves the virtual machines in {many(moving, 'pod')} away and then ends the pods; refusals do not"
             " count before --background-timeout has passed, and may be asked for up to 45 s later"
         )
-    if plan.limited and plan.leaving:
+    if plan.limited and leaving:
         yield (
             "limits count as unused until now; of pods that are due together they may let other ones go first, and with"
             " an order those that wait for them"
         )
 
 
-def _on_lost_nodes(plan: Plan) -> list[str]:
+def _on_lost_nodes(leaving: Sequence[PlannedPod]) -> list[str]:
     """Return what budgets do to pods that leave because their nodes are lost."""
-    asked = [pod for pod in plan.leaving if pod.asks and pod.budgets and _leaves_lost_node(pod)]
+    asked = [pod for pod in leaving if pod.asks and pod.budgets and _leaves_lost_node(pod)]
     if any(pod.forecast.eviction.ignores_budgets_on_lost_nodes for pod in asked):
         later = "once the node's condition Ready is Unknown, or has been False for 5 minutes, they are deleted"
         return [f"budgets are asked for {many(len(asked), 'pod')} of nodes that do not count as lost now: {later}"]
