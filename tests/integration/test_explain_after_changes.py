@@ -77,7 +77,7 @@ async def test_explain_of_a_uid_explains_this_very_pod(shop: Shop) -> None:
     lines = (await shop.say("explain", told["uid"])).out.splitlines()
     assert lines[0].startswith("shop/db-1 was evicted from node n1 at 20")
     assert f"  uid       {told['uid']}" in lines
-    assert "  now       another pod of this name is on node n2" in lines
+    assert "  now       another pod of this name is on node n2: Pending, not Ready" in lines
     document = json.loads((await shop.say("explain", told["uid"], "-o", "json")).out)
     assert (document["kind"], document["known"], document["uid"]) == ("Explanation", True, told["uid"])
 
@@ -87,7 +87,7 @@ async def test_explain_of_a_recreated_pod_shows_the_earlier_pod_and_the_new_one(
     add_pod(shop.server, "db-1", "n2", namespace="shop")
     lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
     assert lines[0].startswith("shop/db-1 was evicted from node n1 ")
-    assert "  now       another pod of this name is on node n2" in lines
+    assert "  now       another pod of this name is on node n2: Pending, not Ready" in lines
 
 
 async def test_explain_of_a_pod_recreated_on_a_tainted_node_shows_both_pods(shop: Shop) -> None:

@@ -22,6 +22,7 @@ from taint_eviction_ctl.cli import releasing
 from taint_eviction_ctl.planning.wording import utc
 
 LEASE = ElectionSettings()
+SAVE = "save the pods without an owner (kubectl get pod --output yaml), then "
 NAME = LEASE.lease_name
 LED = replace(QUICK, election=LEASE, control_state=ControlStateSettings(poll_seconds=0.05))
 
@@ -233,13 +234,13 @@ async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path
                 " would be violated\n"
             )
             assert said.complaints.splitlines()[-1] == (
-                "taint-eviction: nothing was changed; to do it: taint-eviction pause,"
+                f"taint-eviction: nothing was changed; to do it: {SAVE}taint-eviction pause,"
                 " then taint-eviction breaker reset, then taint-eviction resume --only node/n1"
             )
             assert (said.code, it.left()) == (0, {"p0", "p1", "p2"})
             said = await it.pull("resume", "--dry-run")
             assert said.out.startswith("if the circuit breaker were reset, 3 pods would leave now from 2 nodes (3 have")
-            assert said.complaints.endswith("to do it: taint-eviction breaker reset\n")
+            assert said.complaints.endswith(f"to do it: {SAVE}taint-eviction breaker reset\n")
 
 
 async def test_resume_only_releases_one_node(levers: Levers) -> None:
@@ -325,7 +326,9 @@ async def test_a_dry_run_of_a_further_zone_counts_it_besides_those_that_leave_al
         0,
         "if zone/a were let go besides zone/b, 3 pods would leave now from 1 node",
     )
-    assert said.complaints.endswith("nothing was changed; to do it: taint-eviction resume --only zone/b zone/a\n")
+    assert said.complaints.endswith(
+        f"nothing was changed; to do it: {SAVE}taint-eviction resume --only zone/b zone/a\n"
+    )
 
 
 async def test_a_dry_run_refuses_what_the_resume_refuses(levers: Levers) -> None:
@@ -374,7 +377,7 @@ async def test_after_a_second_pause_of_all_only_the_named_zone_goes(levers: Leve
     await invoked("pause", "--for", "1h", "--kubeconfig", str(levers.config))
     said = await levers.pull("resume", "zone/a", "--dry-run")
     assert said.out.startswith("if only zone/a were let go, 3 pods would leave now from 1 node")
-    assert said.complaints.endswith("to do it: taint-eviction resume --only zone/a\n")
+    assert said.complaints.endswith(f"to do it: {SAVE}taint-eviction resume --only zone/a\n")
     assert (await levers.pull("resume", "--only", "zone/a", "--yes")).code == 0
     await until(lambda: levers.left() == {"held", "waits"})
     [pause] = [json.loads(value) for key, value in levers.data().items() if key.startswith("pause-selector.")]
@@ -412,7 +415,10 @@ async def test_a_dry_run_of_a_resume_counts_as_the_resume_does_and_writes_nothin
     assert said.code == 0
     assert said.out.startswith(f"if {supposed}, {counts}")
     assert said.complaints.startswith(f"taint-eviction: asking {levers.server.url} (")
-    assert said.complaints.splitlines()[-1] == f"taint-eviction: nothing was changed; to do it: taint-eviction {does}"
+    assert (
+        said.complaints.splitlines()[-1]
+        == f"taint-eviction: nothing was changed; to do it: {SAVE}taint-eviction {does}"
+    )
     assert levers.data() == before
     assert levers.left() == {"a", "b", "c", "held", "waits", "db-0"}
 
@@ -439,7 +445,7 @@ async def test_a_dry_run_of_a_node_with_its_own_pause_names_the_end_of_that_paus
     await until(lambda: levers.left() == {"held", "waits"})
     said = await levers.pull("resume", "node/n3", "--dry-run")
     assert said.out.startswith("if only node/n3 were let go, 1 pod would leave now from 1 node")
-    assert said.complaints.endswith("to do it: taint-eviction resume node/n3\n")
+    assert said.complaints.endswith(f"to do it: {SAVE}taint-eviction resume node/n3\n")
 
 
 async def test_a_dry_run_of_what_nothing_holds_names_no_command(levers: Levers) -> None:

@@ -62,9 +62,13 @@ class Unanswered(Exception):
 
 def unanswered(where: str, error: CallFailed) -> Unanswered:
     """Return that the API server at ``where`` gave no answer on the controller."""
+    return Unanswered(str(located(where, error)), away=error.reason is FailureReason.NO_ANSWER)
+
+
+def located(where: str, error: CallFailed) -> CallFailed:
+    """Return a failed call with the API server that it went to, and what to look at if that cannot be asked."""
     hint = advice(error)
-    away = error.reason is FailureReason.NO_ANSWER
-    return Unanswered(f"{where}: {error}" + (f"; {hint}" if hint else ""), away=away)
+    return CallFailed(f"{where}: {error}" + (f"; {hint}" if hint else ""), reason=error.reason)
 
 
 def advice(error: CallFailed) -> str:

@@ -1,5 +1,6 @@
 """``taint-eviction breaker``: show the circuit breaker, and close it after it has stopped all evictions."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.kube.release_query import release_text
 from taint_eviction_ctl.cli.asking import Unanswered, asking_leader, put
 from taint_eviction_ctl.cli.breaker_views import breaker_document, breaker_lines
-from taint_eviction_ctl.cli.control_state import Reached, change_control_state, held_back, named, state_flags
+from taint_eviction_ctl.cli.control_state import Reached, change_control_state, held_back, state_flags
 from taint_eviction_ctl.cli.control_state import breaker as breaker_text
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import OUTPUT_FLAGS, verbs
@@ -110,8 +111,8 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
             click.echo(f"the circuit breaker is closed{_last(before)}: nothing to do")
             return ExitCode.OK
         complain(await told(on, going))
-        if paused := standing.pauses():
-            complain(f"still paused after the reset: {named(paused)}")
+        for line in held_back(replace(standing, latch=None), "still"):
+            complain(f"after the reset, {line}")
         must_agree(flags, "reset the circuit breaker?")
         before = await on.state.read() or ControlState()
         if before.latch is None or (latch is not None and before.latch.is_same(latch)):
@@ -128,8 +129,11 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
         click.echo(breaker_text("is closed; it was open", latch))
     else:
         click.echo(breaker_text("was closed, but has opened again; it was open before", latch))
-    for line in held_back(after.at(on.clock.now().server_epoch), "still"):
-        click.echo(line)
+    now = after.at(on.clock.now().server_epoch)
+    # What was told before the question, and is still so, is not told again.
+    if now.latch is not None or now.pauses() != standing.pauses():
+        for line in held_back(now, "still"):
+            click.echo(line)
     return ExitCode.OK if after.latch is None else ExitCode.FAILED
 
 

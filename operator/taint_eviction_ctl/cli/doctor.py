@@ -20,6 +20,7 @@ from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
+from taint_eviction_ctl.cli.asking import located
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import DOCTOR_LEASE_FLAGS, output_flag, verb
 from taint_eviction_ctl.cli.tables import wrapped
@@ -83,7 +84,7 @@ async def _examine(flags: Mapping[str, Any]) -> list[CheckResult]:
         await learn_time(clock, partial(ask_time, calls, connection), COMMAND_SECONDS)
         return await Installation(calls, namespace, name, port, clock).examine()
     except CallFailed as error:
-        raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
+        raise located(f"{connection.where}: {connection.url}", error) from error
     finally:
         await connection.close()
 

@@ -12,7 +12,7 @@ from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.decision import StayReason
-from taint_eviction.core.objects import NOT_READY, NamespacedName
+from taint_eviction.core.objects import NOT_READY, OUT_OF_SERVICE, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began, replica_name, tolerated
 from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
@@ -33,12 +33,18 @@ from taint_eviction_ctl.cli.history import (
     suggestion,
 )
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
-from taint_eviction_ctl.cli.near_pods import absent_object, near_pods, own_namespace, owner_pods
+from taint_eviction_ctl.cli.near_pods import (
+    absent_object,
+    near_pods,
+    no_execute_taints,
+    own_namespace,
+    owner_pods,
+)
 from taint_eviction_ctl.cli.status_views import due_text, keeping
 from taint_eviction_ctl.cli.tables import about_lines, fact_lines
 from taint_eviction_ctl.cli.values import one_object
 from taint_eviction_ctl.failover.document import unread_document
-from taint_eviction_ctl.planning.wording import span, utc
+from taint_eviction_ctl.planning.wording import and_list, many, span, utc
 
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
 _MODES = {
@@ -115,12 +121,17 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any], ui
     owned = None
     if not known and past and (owner := past[0].get("owner")) and _is_absent(failover, flags):
         owned = await owner_pods(pod.namespace, owner, flags)
+    # With --server, the replica may belong to another cluster.
+    has_left = past and past[0]["outcome"] == "evicted" and not (past[0]["dryRun"] or failover["terminating"])
+    left = past[0]["node"] if has_left and not flags["server"] and past[0]["node"] != document.get("node") else None
+    taints = {"node": left, "taints": await no_execute_taints(left, flags)} if left else None
     if flags["output"] != "table":
-        said = {**_answered(document, past, failover), "past": past, "ownerPods": owned}
+        said = {**_answered(document, past, failover), "past": past, "ownerPods": owned, "leftNode": taints}
         echo_document({**said, "sources": source_documents(found), "failover": failover}, flags["output"])
         _end(document, past, failover)
         return
-    lines = answer_lines({**document, "ownerPods": owned, "sources": source_documents(found)}, past, failover, flags)
+    more = {"ownerPods": owned, "leftNode": taints, "sources": source_documents(found)}
+    lines = answer_lines({**document, **more}, past, failover, flags)
     click.echo("\n".join([*lines, *put(failover_lines, failover)]))
     _end(document, past, failover)
 
@@ -145,9 +156,10 @@ def answer_lines(document: Document, past: list[Document], failover: Document, f
         own = [each for each in past if each["uid"] == document.get("uid")]
         earlier = [each for each in past if each["uid"] != document.get("uid")]
         now = put(partial(past_lines, own), document) if own else put(explanation_lines, document)
-        return [*now, *put(partial(earlier_lines, earlier), document)]
+        return [*now, *put(partial(earlier_lines, earlier), document), *_left(document)]
     if past:
-        lines = [*put(partial(past_lines, past), document), *_bearer(document, past, failover, flags)]
+        bearer = _bearer(document, past, failover, flags)
+        lines = [*put(partial(past_lines, past), document), *bearer, *_left(document)]
     else:
         lines = put(explanation_lines, document)
     return [*lines, *put(partial(source_lines, indent="  "), document)]
@@ -195,7 +207,17 @@ def _bearer(document: Document, past: list[Document], failover: Document, flags:
     if failover["uid"] in {each["uid"] for each in past}:
         return []
     where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
-    return fact_lines("now", f"another pod of this name is {where}")
+    ready = f"{visible(failover['phase'])}, {'Ready' if failover['podReady'] else 'not Ready'}"
+    return fact_lines("now", f"another pod of this name is {where}: {ready}")
+
+
+def _left(document: Document) -> list[str]:
+    """Return which taints the node still has from which a pod has left; no line if it has none."""
+    left = document.get("leftNode")
+    if not left or not left["taints"]:
+        return []
+    ends = " (status --stuck says how that ends)" if any(OUT_OF_SERVICE in taint for taint in left["taints"]) else ""
+    return fact_lines("old node", visible(f"{left['node']} still has {and_list(left['taints'])}{ends}"))
 
 
 def _owned(document: Document) -> str:
@@ -206,7 +228,7 @@ def _owned(document: Document) -> str:
         return f"{owner} has no pod now" + (rolled_out if owner.startswith("ReplicaSet/") else "")
     newest, *others = pods
     where = f"on node {newest['node']}" if newest["node"] else "not bound to a node"
-    older = f", and {len(others)} older" if others else ""
+    older = f", and {many(len(others), 'older pod')}" if others else ""
     return f"{owner} has {newest['name']}, created {utc(newest['created'])}, {newest['phase']}, {where}{older}"
 
 

@@ -16,7 +16,7 @@ from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
-from taint_eviction_ctl.cli.asking import Document, put
+from taint_eviction_ctl.cli.asking import Document, located, put
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.failover_views import stuck_lines, terminating_line
 from taint_eviction_ctl.failover.cluster import FailoverReader
@@ -37,7 +37,7 @@ async def _reading(flags: Mapping[str, Any]) -> AsyncIterator[FailoverReader]:
     try:
         yield FailoverReader(calls, lambda: clock.now().server_epoch, connection.where)
     except CallFailed as error:
-        raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
+        raise located(f"{connection.where}: {connection.url}", error) from error
     finally:
         await connection.close()
 

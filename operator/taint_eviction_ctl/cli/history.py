@@ -323,7 +323,8 @@ def _counted(each: Document) -> list[tuple[str, str]]:
     until = [("until", utc(each["deadline"]))] if each["toleration"] or held else []
     # A controller of another version may not say it.
     by = and_list(each.get("heldBy") or ())
-    held_by = [("held", f"past its deadline, by {by}")] if by else []
+    between = f"from {utc(each['deadline'])} to {utc(each['time'])}"
+    held_by = [("held", f"past its deadline, {between}, by {by}")] if by else []
     return [("since", began(utc(each["since"]), each["sinceBy"])), *hold, *until, *held_by]
 
 

@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.objects import NO_EXECUTE, NamespacedName
 from taint_eviction.core.text import JsonObject, did_you_mean, nearest
 from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.item_lists import list_items
+from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node
 from taint_eviction.login.credentials import CredentialsError, find_connection
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
@@ -96,6 +97,16 @@ async def owner_pods(namespace: str, owner: str, flags: Mapping[str, Any]) -> li
     except (CredentialsError, CallFailed):
         return None
     return sorted(found.values(), key=lambda pod: (pod["created"] or "", pod["name"]), reverse=True)
+
+
+async def no_execute_taints(node: str, flags: Mapping[str, Any]) -> list[str]:
+    """Return the NoExecute taints of a node; none also if it is gone, or the user may not read it."""
+    with contextlib.suppress(CredentialsError, CallFailed, MalformedObject):
+        async with _calls(flags) as calls:
+            answer = await calls.make(ApiRequest("get", "nodes", name=node))
+            if answer.outcome is Outcome.DONE:
+                return [str(taint) for taint in read_node(answer.body).value.taints if taint.effect == NO_EXECUTE]
+    return []
 
 
 async def absent_object(kind: str, name: str, flags: Mapping[str, Any]) -> str:

@@ -477,7 +477,9 @@ async def _say_what_would_leave(on: Reached, chosen: Sequence[PauseScope], flags
     if not chosen and staying.pauses():
         complain("to end every pause: taint-eviction resume --all")
     if steps:
-        complain(f"nothing was changed; to do it: {', then '.join(steps)}")
+        # They are lost otherwise, and nobody asks for them at the last step if it has --yes.
+        first = "save the pods without an owner (kubectl get pod --output yaml), then " if going.without_owner else ""
+        complain(f"nothing was changed; to do it: {first}{', then '.join(steps)}")
     return ExitCode.OK
 
 

@@ -34,6 +34,7 @@ from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
+from taint_eviction_ctl.cli.asking import located
 from taint_eviction_ctl.cli.control_state import held_back, state_flags
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import NO_HEADERS_FLAG, output_flag, repeated_flag, verb
@@ -256,7 +257,7 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
         try:
             inventory = await read_cluster(calls, progress, _namespace(flags))
         except CallFailed as error:
-            raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
+            raise located(f"{connection.where}: {connection.url}", error) from error
         await learn_time(clock, partial(ask_time, calls, connection), COMMAND_SECONDS)
         progress.done(len(inventory))
         made = _plan(inventory, changes, settings, clock.now(), flags)

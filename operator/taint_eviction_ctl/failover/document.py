@@ -24,8 +24,8 @@ def held_document(case: FailoverCase) -> JsonObject:
 
 def free_document(pod: PodObject | None) -> JsonObject:
     """Return that nothing holds a pod: its deletion was not requested, or it does not exist (None)."""
-    nobody = {"terminating": False, "uid": None, "node": None}
-    head = nobody if pod is None else _head(pod)
+    nobody = {"terminating": False, "uid": None, "node": None, "phase": None, "podReady": None}
+    head = nobody if pod is None else {**_head(pod), "phase": pod.phase, "podReady": pod.ready}
     return {**head, "askedToGoAt": None, "graceEndsAt": None, "terminatingSeconds": None, "findings": []}
 
 

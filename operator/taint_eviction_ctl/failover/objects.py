@@ -44,7 +44,7 @@ class PodObject:
 
     ``deletion_epoch`` is the end of its grace period, None: its deletion was not requested. ``grace_seconds`` is 0 once
     the kubelet has ended its containers, and also if somebody forced its deletion. ``waiting`` and ``running`` are
-    containers, the former with the reason; ``unscheduled`` is the scheduler's message.
+    containers, the former with the reason; ``unscheduled`` is the scheduler's message; ``ready`` is its condition.
     """
 
     namespace: str
@@ -62,6 +62,7 @@ class PodObject:
     running: tuple[str, ...]
     waiting: tuple[str, ...]
     unscheduled: str
+    ready: bool
 
     @property
     def asked_epoch(self) -> float | None:
@@ -154,6 +155,7 @@ def read_pod_object(body: Body) -> PodObject:
         tuple(_text(each, "name") for each in containers if "running" in _part(each, "state")),
         tuple(said for each in containers if (said := _waiting(each))),
         _unscheduled(status),
+        _text(_condition(status, "Ready"), "status") == "True",
     )
 
 

@@ -104,8 +104,8 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
         NextStep(condition, "see what the taint would do", preview),
         NextStep(
             "then",
-            "add the taint: PodGC force-deletes the pods that are Terminating there, their volumes are detached, and"
-            " its other pods are evicted",
+            "add the taint: PodGC force-deletes the pods that are Terminating there (no pause and no circuit breaker"
+            " holds that), their volumes are detached, and its other pods are evicted (a pause holds these)",
             add,
         ),
         *ends(node.name),
