@@ -479,21 +479,24 @@ def test_rules_become_a_policy_file_that_can_be_read() -> None:
         ("resources.limits.memory=lots", "memory"),
         ("networkPolicy.apiServerPorts={0}", "apiServerPorts"),
         ("breaker.nonsense=1", "nonsense"),
-        ("policy.nonsense=1", "nonsense"),
-        ("policy.rules[0].nonsense=1", "nonsense"),
-        ("policy.rules[0].mode=kill", "/policy/rules/0/mode"),
-        ("policy.rules[0].evictTimeout=soon", "/policy/rules/0/evictTimeout"),
-        ("policy.rules[0].match.namespace={shop}", "'namespace'"),
-        ("policy.rules[0].match.podSelector.matchLabel.app=db", "'matchLabel'"),
-        ("policy.rules[0].match.podSelector.matchExpressions[0].keys=app", "'keys'"),
-        ("policy.rules[0].limits.evictionPerSecond=1", "'evictionPerSecond'"),
+        ("policy.nonsense=1", "policy.*nonsense"),
+        ("policy.rules[0].nonsense=1", "policy.rules.0.*nonsense"),
+        ("policy.rules[0].mode=kill", "policy.rules.0.mode"),
+        ("policy.rules[0].evictTimeout=soon", "policy.rules.0.evictTimeout"),
+        ("policy.rules[0].match.namespace={shop}", "policy.rules.0.match.*namespace"),
+        ("policy.rules[0].match.podSelector.matchLabel.app=db", "policy.rules.0.match.podSelector.*matchLabel"),
+        (
+            "policy.rules[0].match.podSelector.matchExpressions[0].keys=app",
+            "policy.rules.0.match.podSelector.matchExpressions.0.*keys",
+        ),
+        ("policy.rules[0].limits.evictionPerSecond=1", "policy.rules.0.limits.*evictionPerSecond"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(value: str, named: str) -> None:
-    """The schema refuses the value before anything is rendered."""
+    """The schema refuses it before anything is rendered. Helm 3 writes a place with dots, Helm 4 with slashes."""
     done = template("--set", value)
     assert done.returncode != 0
-    assert named in done.stderr
+    assert re.search(rf"{named}\b", done.stderr), done.stderr
 
 
 @needs_helm
