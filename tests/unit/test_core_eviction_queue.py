@@ -615,3 +615,16 @@ def test_retries_after_a_call_without_an_answer_come_last() -> None:
     assert it.next_at(10) == 1
     assert it.take(10, retry=True) == ["refused", "hung"]
     assert it.next_at(10) is None
+
+
+def test_a_namespace_hangs_while_three_of_its_calls_wait_or_had_no_answer() -> None:
+    """A limit of one at a time never lets three of them wait together."""
+    it = Wanted()
+    it.want("a", 1, retry=True, unanswered=True)
+    it.want("b", 1, retry=True, unanswered=True)
+    it.want("c", 1, retry=True)
+    assert it.queue.hanging({}) == frozenset()
+    assert it.queue.hanging({"shop": 1}) == {"shop"}
+    assert it.queue.hanging({"other": 3}) == {"other"}
+    assert it.take(2, retry=True) == ["c", "a", "b"]
+    assert it.queue.hanging({"shop": 2}) == frozenset()

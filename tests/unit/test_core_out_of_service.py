@@ -181,7 +181,7 @@ def test_an_open_breaker_keeps_no_exempt_pods_behind_others_because_calls_of_the
     on = stage(breaker=BreakerPolicy(True, NodeThreshold(1)), control_state=ControlState(latch=Latch(0.0, "people")))
     on.sees(node(taint(), name="n2"), pod(namespace="bank", name="b", uid="b", on="n2"), off(), pod())
     on.brain.evaluate(moment(20))
-    on.brain.attempts.put_last(frozenset({"shop"}))
+    on.brain.attempts.note_waiting({"shop": 3})
     assert [work.ref.uid for work in on.brain.attempts.take_due(moment(20), 1, 1)] == ["a"]
 
 

@@ -41,19 +41,19 @@ async def test_a_worker_is_lent_once_its_attempt_has_waited_for_a_second() -> No
 
 
 @virtually
-async def test_a_namespace_hangs_while_three_of_its_attempts_wait_long() -> None:
-    """One that works through many pods does not, nor does what has no namespace."""
+async def test_attempts_that_wait_long_are_counted_by_namespace() -> None:
+    """Those of pods that are worked through are not, nor is what has no namespace."""
     workers = Workers(20, Freed(), 100)
     slow = [workers.assign("tenant") for _ in range(3)]
     busy = [workers.assign("shop") for _ in range(3)] + [workers.assign() for _ in range(3)]
     await until(0.9)
     for worker in busy[:3]:
         await worker.take()
-    assert workers.hanging == frozenset()
+    assert workers.waiting_long == {}
     await until(1)
-    assert workers.hanging == {"tenant"}
+    assert workers.waiting_long == {"tenant": 3}
     slow.pop().leave()
-    assert workers.hanging == frozenset()
+    assert workers.waiting_long == {"tenant": 2}
     leave(*slow, *busy)
 
 

@@ -7,6 +7,7 @@ changes nothing. Work belongs to a record, and so to a UID, so what ends late to
 Errors: what the world does wrong arrives as a ``WorkOutcome``; finishing what is not in flight is a ``ValueError``.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -62,7 +63,7 @@ class Attempts:
         self._guards = guards
         self._reconciler = reconciler
         self._take_backs = take_backs
-        self._last: frozenset[str] = frozenset()
+        self._waiting_long: Mapping[str, int] = {}
         # Whether the last of retries and take-backs that was begun in turn, or looked for, was a take-back.
         self._takes_back = False
 
@@ -76,11 +77,11 @@ class Attempts:
             instants.append(self._take_backs.next_at())
         return min((instant for instant in instants if instant is not None), default=None)
 
-    def put_last(self, namespaces: frozenset[str]) -> None:
-        """Let the evictions of these namespaces, and of no others, come after all others of their kind: their calls
-        hang. While an open breaker blocks all others, those that bypass limits do not come after these.
+    def note_waiting(self, waiting_long: Mapping[str, int]) -> None:
+        """Note how many attempts of each namespace wait long for an answer. The evictions of namespaces that hang come
+        after all others of their kind; not while an open breaker blocks all but those that bypass limits.
         """
-        self._last = namespaces
+        self._waiting_long = waiting_long
 
     def take_due(self, now: Moment, max_works: int, max_retries: int) -> list[Work]:
         """Begin what is due, at most ``max_works``: first tries, then take-backs and retries in turn.
@@ -92,7 +93,7 @@ class Attempts:
         """
         self._reconciler.advance(now)  # Moves no deadline, so there is no effect to report.
         only_bypassing = self._stopped(now)
-        self._queue.put_last(frozenset() if only_bypassing else self._last)
+        self._queue.put_last(frozenset() if only_bypassing else self._queue.hanging(self._waiting_long))
         # None may begin before the circuit breaker has evaluated what is new; while it is open, those that bypass
         # limits may.
         none = self._stopped(now, bypasses_limits=True) or (self._breaker.needs_evaluation and not only_bypassing)

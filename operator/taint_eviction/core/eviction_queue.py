@@ -15,7 +15,7 @@ Passive: ``reconciler`` says what is wanted and advances the queue, ``fair_queue
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from taint_eviction.core.fair_queue import FairQueue, FlowKey
@@ -45,6 +45,14 @@ _UNANSWERED_EACH = 4
 
 # One of so many evictions under limits is a retry, while retries wait: new pods may come without end.
 _RETRY_EACH = 4
+
+# The same where the retry's namespace hangs, and others do not: with a limit of one at a time, each may keep others
+# waiting for a minute.
+_HANGING_RETRY_EACH = 16
+
+# A namespace hangs while so many of its attempts wait long for an answer, or had none the last time: those of an
+# admission webhook that does not answer do. A limit may let no more than one of them be under way.
+_HANGING = 3
 
 
 class EvictionQueue:
@@ -89,6 +97,8 @@ class EvictionQueue:
         self._taint_changes = TimedWorkerQueue()
         # By flow: how many stabilizing pods and due first tries came later than the taint that evicts them.
         self._came_later: Counter[FlowKey] = Counter()
+        # By namespace: how many waiting pods had no answer to their last call.
+        self._unanswered: Counter[str] = Counter()
 
     # What is wanted
 
@@ -152,6 +162,10 @@ class EvictionQueue:
         return self._due_unanswered if schedule.unanswered else self._due_again
 
     def _count_out(self, state: object) -> None:
+        if isinstance(state, WaitingState) and state.schedule.unanswered:
+            self._unanswered[state.schedule.flow.namespace] -= 1
+            if not self._unanswered[state.schedule.flow.namespace]:
+                del self._unanswered[state.schedule.flow.namespace]
         if isinstance(state, _COUNTED) and state.schedule.came_later and not state.schedule.retry:
             self._came_later[state.schedule.flow] -= 1
             if not self._came_later[state.schedule.flow]:
@@ -163,6 +177,8 @@ class EvictionQueue:
         """Put the hint to a pod where its state says; place several pods in the order of ``PodRecord.turn``.
         ``now`` matters for pods that wait for earlier tiers.
         """
+        if state.schedule.unanswered:
+            self._unanswered[state.schedule.flow.namespace] += 1
         if isinstance(state, _COUNTED) and state.schedule.came_later and not state.schedule.retry:
             self._came_later[state.schedule.flow] += 1
         match state:
@@ -235,6 +251,14 @@ class EvictionQueue:
         at = self._stabilizing.next_fire_at()
         return at if at is None or at < self._unlisted_since else at + self._more_seconds
 
+    def hanging(self, waiting_long: Mapping[str, int]) -> frozenset[str]:
+        """Return the namespaces whose calls hang; ``waiting_long``: how many attempts of each wait long for an answer.
+
+        A pod that is tried again after a call without an answer still counts while it waits for that.
+        """
+        counts = Counter(waiting_long) + self._unanswered
+        return frozenset(namespace for namespace, count in counts.items() if count >= _HANGING)
+
     def put_last(self, namespaces: frozenset[str]) -> None:
         """Let the due pods of these namespaces, and of no others, come after all others of their kind."""
         for queue in (self._due_first, self._due_again, self._due_unanswered):
@@ -271,10 +295,10 @@ class EvictionQueue:
         """Return whether a retry goes before the next first try: limits have let enough first tries go before it, or
         that first try belongs to a namespace whose calls hang, and the retry does not.
         """
-        if self._went_before_retries >= _RETRY_EACH - 1:
-            return True
-        retries = self._due_again, self._due_unanswered
-        return self._due_first.next_is_last() is True and any(each.next_is_last() is False for each in retries)
+        first_is_last = self._due_first.next_is_last()
+        retry_is_not_last = any(each.next_is_last() is False for each in (self._due_again, self._due_unanswered))
+        each = _RETRY_EACH if first_is_last or retry_is_not_last else _HANGING_RETRY_EACH
+        return self._went_before_retries >= each - 1 or (first_is_last is True and retry_is_not_last)
 
     # What has begun
 

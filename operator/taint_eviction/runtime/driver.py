@@ -107,7 +107,7 @@ class Driver:
         if free <= 0:
             return _LONGEST_WAIT_SECONDS
         free_for_retries = max(0, self._allowed() // 2 - self.workers.retrying)
-        self._attempts.put_last(self.workers.hanging)
+        self._attempts.note_waiting(self.workers.waiting_long)
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
             is_retry = not isinstance(work, Eviction) or work.tries > 0

@@ -16,9 +16,6 @@ from collections.abc import Callable
 
 _LENT_AFTER_SECONDS = 1.0
 
-# A namespace hangs when this many of its attempts wait long: those of an admission webhook that does not answer do.
-_HANGING = 3
-
 
 class Workers:
     """A fixed number of workers, of which at most ``max_lent`` are lent at a time.
@@ -61,10 +58,9 @@ class Workers:
         return min(len(self._waiting_long), self._max_lent)
 
     @property
-    def hanging(self) -> frozenset[str]:
-        """The namespaces of which several attempts have waited long."""
-        waiting = Counter(worker.namespace for worker in self._waiting_long if worker.namespace)
-        return frozenset(namespace for namespace, count in waiting.items() if count >= _HANGING)
+    def waiting_long(self) -> Counter[str]:
+        """How many attempts of each namespace have waited long."""
+        return Counter(worker.namespace for worker in self._waiting_long if worker.namespace)
 
     def assign(self, namespace: str = "", *, is_retry: bool = False) -> "Worker":
         """Assign a worker that is free; ``namespace``: that of the attempt's pod, "" if there is none."""
