@@ -57,9 +57,11 @@ def note(seconds: object) -> str:
     return orjson.dumps([{**UNREACHABLE, "seconds": seconds}]).decode()
 
 
-def adopted(at: ClientStage, name: str, annotation: str, node: str = "n1", **more: Any) -> None:
+def adopted(
+    at: ClientStage, name: str, annotation: str, node: str = "n1", namespace: str = "default", **more: Any
+) -> None:
     """Create a pod with a mark and this note; ``more`` is added to its first toleration."""
-    body = pod_object("default", name, node)
+    body = pod_object(namespace, name, node)
     body["metadata"]["annotations"] = {NOTE_ANNOTATION: annotation, "own": "a"}
     body["spec"]["tolerations"] = [
         UNREACHABLE | {"tolerationSeconds": MARK_SECONDS} | more,
@@ -411,6 +413,26 @@ async def test_a_conflict_is_tried_again(at: ClientStage, tmp_path: Path) -> Non
     at.server.faults.add(verb="patch", resource="pods", status=409, times=3)
     assert (await hand_back(tmp_path)).exit_code == 0
     assert seconds_of(at, "web") == 300
+
+
+async def test_a_namespace_whose_webhook_hangs_keeps_neither_the_others_nor_the_command_waiting(
+    at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more of its 60 pods are tried once calls for three have failed after a long time."""
+    monkeypatch.setattr("taint_eviction_ctl.cli.giving_back._LONG_SECONDS", 0.2)
+    for number in range(60):
+        adopted(at, f"stuck-{number}", note(300), namespace="a-tenant")
+    adopted(at, "web", note(300))
+    hook = "failed calling webhook: context deadline exceeded"
+    at.server.faults.add(verb="patch", namespace="a-tenant", delay_seconds=0.3, status=500, message=hook)
+    result = await hand_back(tmp_path)
+    assert (result.exit_code, seconds_of(at, "web")) == (1, 300)
+    tried = [each.namespace for each in at.server.requests.entries if (each.verb, each.resource) == ("patch", "pods")]
+    assert tried.count("a-tenant") <= 3 * (10 + 2)  # Three times ten, and two that begin before the third fails.
+    assert tried.index("default") <= 10
+    assert (
+        result.stderr.count("is still adopted: it was not tried: its namespace's admission webhook seems to hang") >= 48
+    )
 
 
 async def test_a_pod_that_may_not_be_changed_is_named_and_the_others_are_given_back(

@@ -5,7 +5,7 @@ A note that cannot be read is reported and removed; the tolerations of its pod s
 import asyncio
 import contextlib
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -22,9 +22,17 @@ from taint_eviction.kube.adoptions import change_pod, patch_of
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node, read_pod
+from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.ports import CallFailed
 
-_AT_ONCE = 10
+# So many pods are given back at a time, and so many of one namespace: one whose admission webhook hangs does not keep
+# the others waiting.
+_AT_ONCE, _AT_ONCE_OF_NAMESPACE = 20, 10
+
+# No more pods of a namespace are tried once calls for so many have failed after so long: each would take as long.
+_MOST_LONG_FAILURES = 3
+_LONG_SECONDS = 5.0
+_NOT_TRIED = "it was not tried: its namespace's admission webhook seems to hang"
 
 
 class GivingBack(Enum):
@@ -109,15 +117,26 @@ async def patch_line(calls: ApiCalls, marked: MarkedPod) -> str | None:
 
 
 async def give_back_all(calls: ApiCalls, pods: Sequence[MarkedPod]) -> tuple[Counter[GivingBack], dict[str, str]]:
-    """Give pods back, some at a time; return the number of pods by result, and the reason for each failed pod."""
+    """Give pods back, some at a time; return the number of pods by result, and the reason for each failed pod.
+
+    Where an admission webhook seems to hang, the rest of its namespace is not tried.
+    """
     room, done, failed = asyncio.Semaphore(_AT_ONCE), Counter[GivingBack](), dict[str, str]()
+    rooms: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_OF_NAMESPACE))
+    long_failures: Counter[str] = Counter()
 
     async def give_back(marked: MarkedPod) -> None:
-        async with room:
+        namespace = marked.pod.ref.key.namespace
+        async with rooms[namespace], room:
+            if long_failures[namespace] >= _MOST_LONG_FAILURES:
+                failed[str(marked.pod.ref)] = _NOT_TRIED
+                return
+            began_at = read_monotonic()
             try:
                 done[await _give_back(calls, marked)] += 1
             except (CallFailed, MalformedObject) as error:
                 failed[str(marked.pod.ref)] = str(error)
+                long_failures[namespace] += read_monotonic() - began_at >= _LONG_SECONDS
 
     await asyncio.gather(*map(give_back, pods))
     return done, failed
