@@ -40,6 +40,9 @@ from taint_eviction.core.timed_queue import TimedWorkerQueue
 # The places in which pods that came later than their taint are counted.
 _COUNTED = Stabilizing | Queued | Following
 
+# The places of pods that are tried again as soon as it is their turn.
+_TRIED_AGAIN = Retrying | Queued
+
 # One of so many retries follows a call without an answer.
 _UNANSWERED_EACH = 4
 
@@ -97,8 +100,8 @@ class EvictionQueue:
         self._taint_changes = TimedWorkerQueue()
         # By flow: how many stabilizing pods and due first tries came later than the taint that evicts them.
         self._came_later: Counter[FlowKey] = Counter()
-        # By namespace: how many waiting pods had no answer to their last call.
-        self._unanswered: Counter[str] = Counter()
+        # By flow: how many pods that are to be tried again had no answer to their last call.
+        self._unanswered: Counter[FlowKey] = Counter()
 
     # What is wanted
 
@@ -162,10 +165,10 @@ class EvictionQueue:
         return self._due_unanswered if schedule.unanswered else self._due_again
 
     def _count_out(self, state: object) -> None:
-        if isinstance(state, WaitingState) and state.schedule.unanswered:
-            self._unanswered[state.schedule.flow.namespace] -= 1
-            if not self._unanswered[state.schedule.flow.namespace]:
-                del self._unanswered[state.schedule.flow.namespace]
+        if isinstance(state, _TRIED_AGAIN) and state.schedule.unanswered:
+            self._unanswered[state.schedule.flow] -= 1
+            if not self._unanswered[state.schedule.flow]:
+                del self._unanswered[state.schedule.flow]
         if isinstance(state, _COUNTED) and state.schedule.came_later and not state.schedule.retry:
             self._came_later[state.schedule.flow] -= 1
             if not self._came_later[state.schedule.flow]:
@@ -177,8 +180,8 @@ class EvictionQueue:
         """Put the hint to a pod where its state says; place several pods in the order of ``PodRecord.turn``.
         ``now`` matters for pods that wait for earlier tiers.
         """
-        if state.schedule.unanswered:
-            self._unanswered[state.schedule.flow.namespace] += 1
+        if isinstance(state, _TRIED_AGAIN) and state.schedule.unanswered:
+            self._unanswered[state.schedule.flow] += 1
         if isinstance(state, _COUNTED) and state.schedule.came_later and not state.schedule.retry:
             self._came_later[state.schedule.flow] += 1
         match state:
@@ -254,9 +257,13 @@ class EvictionQueue:
     def hanging(self, waiting_long: Mapping[str, int]) -> frozenset[str]:
         """Return the namespaces whose calls hang; ``waiting_long``: how many attempts of each wait long for an answer.
 
-        A pod that is tried again after a call without an answer still counts while it waits for that.
+        A pod that is tried again after a call without an answer still counts while it waits for that; not while it is
+        blocked, or waits for pods of earlier tiers: nothing of it hangs for as long as that takes.
         """
-        counts = Counter(waiting_long) + self._unanswered
+        counts = Counter(waiting_long)
+        for flow, count in self._unanswered.items():
+            if not self._is_blocked(flow):
+                counts[flow.namespace] += count
         return frozenset(namespace for namespace, count in counts.items() if count >= _HANGING)
 
     def put_last(self, namespaces: frozenset[str]) -> None:
