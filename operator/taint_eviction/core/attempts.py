@@ -87,9 +87,9 @@ class Attempts:
         """Begin what is due, at most ``max_works``: first tries, then take-backs and retries in turn.
 
         Those that bypass limits go before all of these, their first tries before their retries. Evictions of one kind
-        go in the order of ``fair_queue``. While limits let first tries go, and retries wait, each fourth is a retry.
-        Retries also go before first tries in namespaces whose calls hang. At most ``max_retries`` of all are retries or
-        take-backs. Each is in flight until it is finished.
+        go in the order of ``fair_queue``. While limits let first tries go, and retries wait, each fourth is a retry; so
+        it is in namespaces whose calls hang, and retries of others go before first tries there. At most ``max_retries``
+        of all are retries or take-backs. Each is in flight until it is finished.
         """
         self._reconciler.advance(now)  # Moves no deadline, so there is no effect to report.
         only_bypassing = self._stopped(now)

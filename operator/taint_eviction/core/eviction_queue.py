@@ -46,7 +46,8 @@ _TRIED_AGAIN = Retrying | Queued
 # One of so many retries follows a call without an answer.
 _UNANSWERED_EACH = 4
 
-# One of so many evictions under limits is a retry, while retries wait: new pods may come without end.
+# One of so many evictions under limits, or of namespaces whose calls hang, is a retry, while retries wait: new pods may
+# come without end.
 _RETRY_EACH = 4
 
 # The same where the retry's namespace hangs, and others do not: with a limit of one at a time, each may keep others
@@ -87,8 +88,10 @@ class EvictionQueue:
         self._has_moved = False
         self._turns = itertools.count(1)
         self._retries_taken = 0
-        # How many first tries have had room in limits since a retry went, while retries waited.
-        self._went_before_retries = 0
+        # How many first tries have had room in limits since a retry went, while retries waited; and how many others of
+        # namespaces that come last have gone.
+        self._went_before_retries = self._last_before_retries = 0
+        self._last: frozenset[str] = frozenset()
         self._first_tries, self._stabilizing, self._retries = (TimedWorkerQueue() for _ in range(3))
         # First tries, retries after an answer, and retries after a call without one, which may hang again.
         self._due_first, self._due_again, self._due_unanswered = (
@@ -268,6 +271,7 @@ class EvictionQueue:
 
     def put_last(self, namespaces: frozenset[str]) -> None:
         """Let the due pods of these namespaces, and of no others, come after all others of their kind."""
+        self._last = namespaces
         for queue in (self._due_first, self._due_again, self._due_unanswered):
             queue.put_last(namespaces)
 
@@ -289,9 +293,11 @@ class EvictionQueue:
             return None
         ref, tokens = taken
         if retry or not (self._due_again.free or self._due_unanswered.free):
-            self._went_before_retries = 0
+            self._went_before_retries = self._last_before_retries = 0
         elif tokens:
             self._went_before_retries += 1
+        elif ref.key.namespace in self._last:
+            self._last_before_retries += 1
         self._taint_changes.cancel(ref)
         record = self._pods.known[ref.key]
         self._count_out(record.state)
@@ -300,12 +306,14 @@ class EvictionQueue:
     @property
     def owes_retry(self) -> bool:
         """Return whether a retry goes before the next first try: limits have let enough first tries go before it, or
-        that first try belongs to a namespace whose calls hang, and the retry does not.
+        that first try belongs to a namespace whose calls hang, and the retry does not, or enough such have gone before.
         """
         first_is_last = self._due_first.next_is_last()
         retry_is_not_last = any(each.next_is_last() is False for each in (self._due_again, self._due_unanswered))
         each = _RETRY_EACH if first_is_last or retry_is_not_last else _HANGING_RETRY_EACH
-        return self._went_before_retries >= each - 1 or (first_is_last is True and retry_is_not_last)
+        if self._went_before_retries >= each - 1:
+            return True
+        return first_is_last is True and (retry_is_not_last or self._last_before_retries >= _RETRY_EACH - 1)
 
     # What has begun
 
