@@ -37,8 +37,9 @@ _POLLS_BEFORE_KEEPING = 5
 # How often the clock is asked whether it knows the API server's time, until it does: then pauses can end.
 _LOOK_AT_CLOCK_SECONDS = 0.05
 
-# How many reads may be under way: while one hangs, another is made.
-_MAX_READS = 2
+# How many reads may be under way that have not waited for so long: while some hang, others are made, which see what
+# people have paused meanwhile.
+_MAX_READS, _LONG_SECONDS = 2, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class ControlStateSync:
                 await room.acquire()
                 asked_at = self._clock.now().at
                 reading = group.create_task(self._read(asked_at), name="read")
-                reading.add_done_callback(lambda _: room.release())
+                group.create_task(_leave(room, reading), name="leave room for other reads")
                 await asyncio.wait([reading], timeout=self._poll_seconds)
                 # Until it is known, no pod is evicted.
                 every = self._poll_seconds if self.known else self._poll_seconds / 8
@@ -342,3 +343,9 @@ class ControlStateSync:
 
     def _note_written(self) -> None:
         self._written_at = self._clock.now().at
+
+
+async def _leave(room: asyncio.Semaphore, reading: asyncio.Task[None]) -> None:
+    """Leave room for others once a read has ended, or has waited for long."""
+    await asyncio.wait([reading], timeout=_LONG_SECONDS)
+    room.release()
