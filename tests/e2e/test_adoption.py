@@ -6,7 +6,9 @@ manifests and create tokens. They take half a minute each: a countdown is taken 
 
 import asyncio
 import contextlib
+import json
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.stage.processes import RunningController, output_of, running_controll
 from tests.stage.waiting import free_port
 
 from taint_eviction.core.objects import MARK_SECONDS
+from taint_eviction.runtime.clock import read_monotonic
 
 pytestmark = admission.pytestmark
 config, installed = admission.config, admission.installed
@@ -329,6 +332,63 @@ async def test_seconds_that_are_set_again_and_again_are_taken_over_each_time(
         reasons = {each["reason"] for each in await cluster.told(pod)}
         assert "CountdownAdopted" in reasons
         assert "CountdownNotAdopted" not in reasons
+
+
+@managed
+async def test_nothing_happens_at_creation(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """A pod that is created on a tainted node is taken over late, as any other one. After hand-back nothing of this
+    project touches a new pod, and the built-in controller evicts it in its time.
+    """
+    async with adopting.controller():
+        await cluster.taint("a", KEY)
+        early = await cluster.create_pod("early", "a", [tolerates(30)])
+        await cluster.stays(early, 8.0)
+        assert (seconds_of(early), is_noted(early)) == ([30], False)
+        await cluster.until(lambda: is_noted(early), 20.0)
+        assert seconds_of(early) == [MARK_SECONDS]
+        await adopting.order("hand-back", "--yes")
+        created_at = read_monotonic()
+        late = await cluster.create_pod("late", "a", [tolerates(30)])
+        evicted_at = await cluster.evicted(late, 45.0)
+        assert (seconds_of(late), is_noted(late)) == ([30], False)
+        assert evicted_at - created_at >= 29.0
+
+
+@managed
+async def test_server_side_apply_of_a_bare_pod_needs_force_once(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """A list of tolerations belongs as a whole to who wrote it last; with one forced apply it is the owner's again."""
+    metadata = {"name": "pod", "namespace": cluster.prefix}
+    spec = {
+        "nodeName": cluster.node_name("a"),
+        "containers": [{"name": "main", "image": "pause"}],
+        "tolerations": [tolerates(30)],
+    }
+    manifest = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    async def apply(*words: str) -> str:
+        """Apply the manifest, as the page says, and return what kubectl says."""
+        command = ("kubectl", "--kubeconfig", str(adopting.admin), "apply", "--server-side", *words, "--filename", "-")
+        done = await asyncio.to_thread(
+            subprocess.run, command, input=manifest, capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
+
+    applied = "pod/pod serverside-applied\n"
+    async with adopting.controller():
+        assert await apply() == applied
+        assert await apply() == applied
+        pod = next(each for each in cluster.pods.values() if each.name == "pod")
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(pod), 25.0)
+        await cluster.untaint("a", KEY)
+        await cluster.until(lambda: not is_noted(pod), 20.0)
+        said = await apply()
+        assert 'conflict with "taint-eviction-controller"' in said
+        assert ".spec.tolerations" in said
+        assert await apply("--force-conflicts") == applied
+        assert await apply() == applied
+        await cluster.stays(pod, 3.0)
+        assert seconds_of(pod) == [30]
 
 
 async def unmarked_by_a_dead_leader(adopting: Adopting, cluster: ClusterUnderTest, late: LateWrite) -> WatchedPod:
