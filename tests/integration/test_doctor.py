@@ -616,15 +616,29 @@ async def test_a_mark_of_unknown_origin_is_reported_where_somebody_adopts(at: Cl
     assert found["found"].startswith("1 pod (shop/web) tolerates a taint for 9223372036854775807 s")
 
 
-async def test_what_version_0_2_0_left_is_reported(at: ClientStage, tmp_path: Path) -> None:
-    """This version reads neither its label, nor its annotation, nor its policy."""
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+async def test_pods_that_version_0_2_0_has_adopted_are_reported(at: ClientStage, tmp_path: Path, field: str) -> None:
+    """This version reads neither its label nor its annotation, which may be lost apart."""
     install(at)
     pod = pod_object("shop", "old", "n1")
-    pod["metadata"]["labels"] = {"taint-eviction/adopted": "controller"}
+    pod["metadata"][field] = {"taint-eviction/adopted": "controller"}
     at.server.create("pods", pod)
     found = (await findings(tmp_path))["adoption"]
     assert (found["state"], found["found"]) == ("wrong", "version 0.2.0 has adopted 1 pod (shop/old)")
     assert "hand-back of version 0.2.0" in found["advice"]
+
+
+async def test_the_policy_of_version_0_2_0_at_creation_is_reported(at: ClientStage, tmp_path: Path) -> None:
+    """It outlives its controller; policies of others are no business of the command."""
+    install(at)
+    policies = [{"metadata": {"name": name}} for name in ("somebody-elses", f"prefix-{NAME}-adopt")]
+    at.server.faults.add(
+        path="mutatingadmissionpolicies", status=200, message=json.dumps({"items": policies}), plain_text=True
+    )
+    found = (await findings(tmp_path))["adoption"]
+    said = f"MutatingAdmissionPolicy prefix-{NAME}-adopt of version 0.2.0 is there: new pods stay for ever"
+    assert (found["state"], found["found"]) == ("wrong", said)
+    assert "remove its policy" in found["advice"]
 
 
 def environment(**variables: str) -> list[dict[str, Any]]:

@@ -575,6 +575,20 @@ def test_a_build_adopts_with_all_that_this_needs_or_with_nothing(build: str) -> 
         assert variables["mayMark"] == ("true" if adopts else "false")
 
 
+@pytest.mark.parametrize("build", BUILDS)
+def test_nothing_looks_at_pods_that_are_created(build: str) -> None:
+    """A policy that outlived its controller would leave each new pod without its countdown."""
+    assert [each for each in render(build) if re.search("Mutating|Webhook", each["kind"])] == []
+    for policy in of_kind(build, "ValidatingAdmissionPolicy"):
+        created = {
+            resource
+            for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+            if "CREATE" in rule["operations"]
+            for resource in rule["resources"]
+        }
+        assert created.isdisjoint({"*", "*/*", "pods"})
+
+
 @around
 def test_the_right_to_patch_pods_never_stands_without_a_policy(fields: dict[str, Any], tmp_path: Path) -> None:
     """Whoever applies own-namespace over managed and deletes it leaves the right, and the whole policy beside it."""
