@@ -98,6 +98,19 @@ class PlayedLife:
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
+    async def helm(self, *words: str) -> None:
+        """Run Helm as an administrator, for the release ``evictions`` in the namespace of overlays/managed."""
+        where = ("--namespace", OVERLAYS["managed"], "--kubeconfig", str(self.config))
+        command = ("helm", words[0], "evictions", *words[1:], *where)
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    async def order(self, *words: str) -> str:
+        """Run a command of ours as an administrator, which must succeed; return what it prints."""
+        said = await invoked(*words, "--kubeconfig", str(self.config))
+        assert said.code == 0, said.complaints
+        return said.out
+
     async def doctor(self, *words: str) -> CommandResult:
         """Ask the doctor, with an administrator's rights."""
         return await invoked("doctor", "--kubeconfig", str(self.config), "--port", str(self.port), *words)

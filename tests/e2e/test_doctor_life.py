@@ -7,6 +7,7 @@ cluster has nodes: they need etcd, kube-apiserver and kube-controller-manager al
 import asyncio
 import json
 import re
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,17 @@ from typing import Any
 import pytest
 from tests.e2e.cluster import ClusterUnderTest
 from tests.e2e.life import CONTROLLER, KUBE_SYSTEM, MANAGERS, OFF, OVERLAYS, PlayedLife, living, own_address, path_of
-from tests.e2e.test_admission import config, pytestmark
+from tests.e2e.test_admission import NOTE, PATHS, config, pytestmark
+from tests.manifests.test_kinds import MANIFESTS
 
 __all__ = ["config", "pytestmark"]
 
 KEY = "taint-eviction-test/maintenance"
+# What lets an account mark pods, and outlives an uninstallation; first what grants it.
+OF_THE_RIGHT = [
+    *(f"{PATHS[kind]}/taint-eviction:{CONTROLLER}-adopt" for kind in ("ClusterRoleBinding", "ClusterRole")),
+    *(f"{PATHS[kind]}/taint-eviction.{CONTROLLER}-adopt" for kind in PATHS if "Admission" in kind),
+]
 
 
 @pytest.fixture
@@ -237,3 +244,41 @@ async def test_a_move_to_another_namespace_is_seen_from_both(life: PlayedLife) -
     assert said.wrong() == {"installations"}
     by = f"by the installation of Lease {OVERLAYS['managed']}/{CONTROLLER}"
     assert f"the countdowns of 1 pod are taken over {by}" in said.of("adoption", "ok")
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
+async def test_what_helm_installs_takes_over_and_goes_again(life: PlayedLife) -> None:
+    """One value in a namespace of its own. After hand-back and uninstalling, the pages' commands delete the rest."""
+    cluster, where = life.cluster, OVERLAYS["managed"]
+    namespace = f"/api/v1/namespaces/{where}"
+    await cluster.eventually(namespace, lambda found: found is None)
+    await cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": where}})
+    await life.helm("install", str(MANIFESTS / "chart"), "--set", "adoption.enabled=true,breaker.enabled=true")
+    await life.ready(2)
+    leader = await life.leader("managed")
+    await life.order("pause", "--lease-namespace", where)
+    await cluster.create_node("work")
+    tolerates = {"key": KEY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    pod = await cluster.create_pod("pod", "work", [tolerates])
+    await cluster.taint("work", KEY)
+    await cluster.until(lambda: NOTE in pod.body["metadata"].get("annotations", {}))
+    said = await ask(life, "--lease-namespace", where)
+    assert (said.code, said.wrong()) == (0, set())
+    assert said.of("leader", "ok").startswith(leader)
+    assert said.of("admission policy", "ok").startswith(f"{where}.{CONTROLLER} narrows")
+    assert said.of("adoption", "ok").startswith("the countdowns of 1 pod are taken over")
+    assert "nothing is adopted any more" in await life.order("hand-back", "--yes", "--lease-namespace", where)
+    await life.helm("uninstall")
+    await life.ready(0)
+    rest = (f"lease/{CONTROLLER}", f"configmap/{CONTROLLER}-history")
+    await life.kubectl("--namespace", where, "delete", *rest, "--ignore-not-found")
+    assert NOTE not in pod.body["metadata"].get("annotations", {})
+    said = await ask(life, "--lease-namespace", where)
+    assert (said.code, said.wrong()) == (0, set())
+    left = [path for path in OF_THE_RIGHT if await cluster.call("GET", path, fine=(404,)) is not None]
+    assert left == OF_THE_RIGHT[1:]  # hand-back has removed the first one.
+    page = (MANIFESTS.parent / "docs/install/managed-control-planes.md").read_text()
+    commands = re.findall(r"^kubectl (delete .*-adopt --ignore-not-found)$", page, re.MULTILINE)
+    for command in commands:
+        await life.kubectl(*command.split())
+    assert [path for path in OF_THE_RIGHT if await cluster.call("GET", path, fine=(404,)) is not None] == []
