@@ -219,11 +219,12 @@ async def test_a_refused_mark_is_tried_again_until_its_timer_has_passed() -> Non
         assert told[0] == pytest.approx(300, abs=0.6)
 
 
+@pytest.mark.parametrize("status", [403, 422])
 @virtually
-async def test_what_admission_refuses_is_told_once_per_namespace(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_admission_refuses_is_told_once_per_namespace(status: int, caplog: pytest.LogCaptureFixture) -> None:
     """And that the API server does not answer is told once for all."""
     it = AdoptingBody()
-    it.api.ever["CHANGE"] = refused(403)
+    it.api.ever["CHANGE"] = refused(status)
     it.shows(node(taint()))
     for number in range(3):
         it.shows(pod(tolerates(30), name=f"web-{number}", uid=f"u{number}"))
@@ -233,6 +234,21 @@ async def test_what_admission_refuses_is_told_once_per_namespace(caplog: pytest.
         it.api.ever["CHANGE"] = refused(503)
         await until(29.9)
     assert sum("does not let countdowns be taken over" in each.message for each in caplog.records) == 1
+
+
+@pytest.mark.parametrize("status", [401, 409, 429, 500, 503])
+@virtually
+async def test_a_busy_api_server_is_told_as_that(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody in the pod's namespace can do anything about it, unless the answer's text names an admission plugin."""
+    it = AdoptingBody()
+    it.api.ever["CHANGE"] = refused(status)
+    it.shows(node(taint()), pod(tolerates(30)))
+    async with running(it.adopter.run()):
+        await until(25)
+        assert [each.message[:14] for each in caplog.records] == ["the API server"]
+        it.api.ever["CHANGE"] = replace(refused(status), failure="pod tolerations conflict with those of its namespace")
+        await until(28)
+    assert [each.message[:28] for each in caplog.records[1:]] == ["countdowns in namespace shop"]
 
 
 @virtually
