@@ -184,6 +184,11 @@ def out_of_service_passes_when_ready(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("taint_eviction.core.objects.Node.is_out_of_service", carries)
 
 
+def out_of_service_passes_its_breaker(patch: pytest.MonkeyPatch) -> None:
+    """W23: an open breaker never holds pods of nodes that are out of service, however many such nodes are new."""
+    patch.setattr(_Grounds, "blocks_bypassing", property(lambda self: self.latch is not None and self.latch.unreadable))
+
+
 def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
     """A budget's patience counts from the deadline, and includes time in which the pod was held back or nobody led."""
     failed = Attempts._failed

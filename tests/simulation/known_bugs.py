@@ -174,6 +174,7 @@ KNOWN_BUGS: dict[str, Patch] = {
     "W11": trusts_its_watch,
     "W13": deletes_the_terminating_again,
     "W23": holding.out_of_service_waits,
+    "out-of-service-passes": holding.out_of_service_passes_its_breaker,
     "out-of-service-ready": holding.out_of_service_passes_when_ready,
     "W24": holding.first_taints_rule_shields,
     "W22": world.outages_start_again,
@@ -286,7 +287,7 @@ _COMBINED = (
     "pauses-end-evacuations",
     "lost-nodes-pass-the-breaker",
 )
-_OFF = ("W23", "out-of-service-ready", "owners-hold-what-is-off")
+_OFF = ("W23", "out-of-service-passes", "out-of-service-ready", "owners-hold-what-is-off")
 # What the document of a seed must contain, as text, so that the mistake can show in it.
 NEEDED: dict[str, str] = {
     **dict.fromkeys(_ADOPTION, "'adopt': True"),

@@ -38,6 +38,7 @@ CAUGHT_BY = {
     "W11": (0, "no fresh read"),
     "W13": (0, "deleted again"),
     "W23": (1, "wrong call"),
+    "out-of-service-passes": (47002007, "breaker open"),
     "out-of-service-ready": (5, "wrong call"),
     "W24": (0, "not evicted"),
     "W22": (7, "late"),
