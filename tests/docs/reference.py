@@ -113,7 +113,8 @@ def metrics_page() -> str:
     metrics = Metrics("0", by_namespace=True)
     metrics.read_from(_readings())
     rows = []
-    for collector in metrics.registry._names_to_collectors.values():
+    # The library has no other way to ask for the labels of a metric without values.
+    for collector in metrics.registry._names_to_collectors.values():  # noqa: SLF001
         for family in collector.describe() if hasattr(collector, "describe") else collector.collect():
             suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
             labels = getattr(collector, "_labelnames", ()) or getattr(family, "_labelnames", ())

@@ -33,7 +33,7 @@ class HostileProxy:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._session: aiohttp.ClientSession | None = None
+        self.session: aiohttp.ClientSession | None = None
         self.cases: dict[tuple[str, str], FieldCase] = {}
         self.rules: list[Rule] = []
         self.url = ""
@@ -44,9 +44,9 @@ class HostileProxy:
             if rule.hits < rule.times and rule.fits(request):
                 rule.hits += 1
                 return await rule.answer(request)
-        assert self._session is not None
+        assert self.session is not None
         headers = {name: value for name, value in request.headers.items() if name in ("Content-Type", "Accept")}
-        async with self._session.request(
+        async with self.session.request(
             request.method, self._server.url + request.path_qs, data=await request.read(), headers=headers
         ) as answer:
             passed = {name: answer.headers[name] for name in _PASSED_ON if name in answer.headers}
@@ -87,7 +87,7 @@ async def hostile_proxy(server: ApiServer) -> AsyncIterator[HostileProxy]:
     proxy.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, read_bufsize=1 << 24) as session:
-        proxy._session = session
+        proxy.session = session
         try:
             yield proxy
         finally:

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,7 +88,7 @@ async def test_taint_removed_while_its_watch_starts_leaves_no_task_behind() -> N
                 server.taint("n1", KEY)
                 await server.requests.wait_for(verb="watch", resource="pods", count=hits)
                 server.untaint("n1", KEY)
-                await running.until(lambda: not running.application.engine._pods._watched)
+                await running.until(lambda: not running.application.engine.live.controller.watched_nodes())
             await running.until(lambda: not tasks_since(own) - before)
 
 
@@ -171,30 +170,22 @@ def failing(*_: object, **__: object) -> None:
     raise ZeroDivisionError("ours")
 
 
-def break_the_reporter(running: Controlled) -> None:
-    running.application.engine.live._reporters[0].report = failing  # type: ignore[method-assign]
-
-
-def break_the_brain(running: Controlled) -> None:
-    running.application.engine.live.controller.observe = failing  # type: ignore[assignment,method-assign]
-
-
-def break_the_evictor(running: Controlled) -> None:
-    running.application.engine.driver._evictor._evict = failing  # type: ignore[assignment,method-assign]
-
-
-def break_the_events(running: Controlled) -> None:
-    running.application.recorder._send = failing  # type: ignore[assignment,method-assign]
-
-
-@pytest.mark.parametrize("break_it", [break_the_reporter, break_the_brain, break_the_evictor, break_the_events])
-async def test_our_own_bug_ends_the_controller(break_it: Callable[[Controlled], None]) -> None:
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "reporting.log_reporter.LogReporter.report",
+        "core.controller.Controller.observe",
+        "runtime.node_reads.NodeReads.read",
+        "reporting.event_recorder.format_rfc3339",
+    ],
+)
+async def test_our_own_bug_ends_the_controller(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever an unexpected exception is raised, the run ends with it and does not continue with a broken part."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
         async with controlling(server) as running:
-            break_it(running)
+            monkeypatch.setattr(f"taint_eviction.{broken}", failing)
             server.taint("n1", KEY)
             await asyncio.wait((running.running,), timeout=PATIENCE_SECONDS)
             with pytest.raises((ExceptionGroup, ZeroDivisionError)) as raised:
@@ -239,13 +230,13 @@ async def test_stuck_driving_loop_fails_the_liveness_probe(monkeypatch: pytest.M
         async with controlling(server) as running:
             assert await running.probe("/healthz") == (200, "ok")
             stuck = asyncio.Event()
-            driver, wait = running.application.engine.driver, running.application.engine.driver._wait
 
             async def wait_too_long(seconds: float) -> None:
                 await stuck.wait()
-                driver._wait = wait  # type: ignore[method-assign]
+                patch.undo()
 
-            driver._wait = wait_too_long  # type: ignore[method-assign]
+            patch = pytest.MonkeyPatch()
+            patch.setattr(running.application.engine.driver, "_wait", wait_too_long)
             await running.until(lambda: running.application.engine.driver.beat_age_seconds() > BEAT_SECONDS)
             status, text = await running.probe("/healthz")
             assert status == 503

@@ -131,8 +131,8 @@ async def test_rotating_tokens_lose_neither_watch_nor_eviction(
     login: Login, tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over some rotations, no watch breaks, each pod is evicted, and no request is refused."""
-    monkeypatch.setattr(token_sources, "_FILE_SECONDS", token_sources._FILE_SECONDS * SCALE)
-    monkeypatch.setattr(token_sources, "_RENEW_PAUSE_SECONDS", token_sources._RENEW_PAUSE_SECONDS * SCALE)
+    monkeypatch.setattr(token_sources, "_FILE_SECONDS", 3.0 * SCALE)
+    monkeypatch.setattr(token_sources, "_RENEW_PAUSE_SECONDS", 5.0 * SCALE)
     issuer, clock = Issuer(tmp_path), ServerClock()
     context = certificate(tmp_path) if tls else None
     async with ApiServer(seed=1, tokens=issuer.accepts, ssl_context=context) as server:

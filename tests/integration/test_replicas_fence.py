@@ -63,6 +63,7 @@ class FencedStage:
     """A client behind the fence."""
 
     server: ApiServer
+    line: Line
     tokens: SlowTokens
     calls: ApiCalls
     reader: ApiReader
@@ -86,13 +87,16 @@ class FencedStage:
 
 
 @contextlib.asynccontextmanager
-async def fenced_stage(call_timeout_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[FencedStage]:
-    """Serve a pod; the server accepts any token."""
+async def fenced_stage(
+    call_timeout_seconds: float = PATIENCE_SECONDS, *, through_line: bool = False
+) -> AsyncIterator[FencedStage]:
+    """Serve a pod; the server accepts any token. ``through_line``: the client reaches it by the line of the stage."""
     async with ApiServer(seed=1) as server:
         server.create("nodes", node_object("n1", server.clock.timestamp()))
         uid = server.create("pods", pod_object("default", "web", "n1"))["metadata"]["uid"]
         configuration, tokens = Configuration(), SlowTokens()
-        configuration.host = server.url
+        line = Line(server.port)
+        configuration.host = f"http://127.0.0.1:{await line.start()}" if through_line else server.url
         connection = plain_connection(configuration, tokens)
         counted: list[tuple[str, str, str]] = []
         api = connection.api_client(may_act=lambda: tokens.leading)
@@ -101,7 +105,7 @@ async def fenced_stage(call_timeout_seconds: float = PATIENCE_SECONDS) -> AsyncI
         try:
             malformed = MalformedObjects(lambda _: None)
             reader, writer = ApiReader(calls, malformed), ApiWriter(calls, malformed)
-            yield FencedStage(server, tokens, calls, reader, writer, ref, counted)
+            yield FencedStage(server, line, tokens, calls, reader, writer, ref, counted)
         finally:
             await connection.close()
 
@@ -178,19 +182,17 @@ async def test_an_exception_of_the_last_check_prevents_the_request(call: str) ->
 
 async def test_a_connection_that_closes_during_the_last_check_fails_the_call_without_a_request() -> None:
     """The next attempt decides again."""
-    async with fenced_stage() as on:
-        line = Line(on.server.port)
-        on.calls._base_url = f"http://127.0.0.1:{await line.start()}"
+    async with fenced_stage(through_line=True) as on:
 
         async def closing() -> None:
-            line.mend()
+            on.line.mend()
             await asyncio.sleep(0.5)
 
         with pytest.raises(CallFailed, match="not sent: its connection was closed") as failure:
             await on.writer.delete(on.ref, closing)
         assert (failure.value.reason, on.arrived()) == (FailureReason.NO_ANSWER, [])
         assert await on.writer.delete(on.ref, at_once) is True
-        await line.stop()
+        await on.line.stop()
 
 
 async def test_leases_events_and_reads_are_not_fenced() -> None:

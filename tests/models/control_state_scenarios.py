@@ -7,8 +7,10 @@ than its Lease; what it wrote, or tries again, comes late.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import pytest
+from tests.around import around
 from tests.models.checking import Bounds, Move
 from tests.models.lease_scenarios import REPLICAS, JsonObject, slot_of
 from tests.simulation.exploring.playing import read_document, silenced
@@ -16,6 +18,7 @@ from tests.simulation.exploring.playing import read_document, silenced
 from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation.calls import SimulatedCalls
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
 from taint_eviction_lab.simulation.replay import sleep_until
@@ -153,24 +156,32 @@ class _ControlStateTrace(Timeline):
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """Note what processes decide, and who leads."""
-        write, close, turn = (
-            SimulatedControlStateStore.write_latch,
-            SimulatedControlStateStore.close_latch,
-            Elector._turn,
-        )
+        write, close = SimulatedControlStateStore.write_latch, SimulatedControlStateStore.close_latch
+        process_of = WeakKeyDictionary[SimulatedControlStateStore, str]()
+
+        @around(patch, SimulatedControlStateStore, "__init__")
+        def begin(
+            right: Callable[..., None],
+            store: SimulatedControlStateStore,
+            calls: SimulatedCalls,
+            control_state: SimulatedControlState,
+        ) -> None:
+            process_of[store] = calls.name
+            right(store, calls, control_state)
+
         remove, removed = SimulatedControlStateStore.end_pauses, SimulatedControlState.end_pauses
 
         async def write_latch(store: SimulatedControlStateStore, latch: Latch) -> None:
-            self.decided("decides_to_open", store._calls.name, latch)
+            self.decided("decides_to_open", process_of[store], latch)
             await write(store, latch)
 
         async def close_latch(store: SimulatedControlStateStore, latch: Latch, closed_epoch: float) -> None:
-            self.decided("decides_to_reset", store._calls.name, latch)
+            self.decided("decides_to_reset", process_of[store], latch)
             await close(store, latch, closed_epoch)
 
         async def end_pauses(store: SimulatedControlStateStore, ended: Mapping[PauseScope, Pause]) -> None:
-            self.decided("decides_to_remove_pause", store._calls.name, frozenset(ended.values()))
-            self._ended_by.append((ended, store._calls.name))
+            self.decided("decides_to_remove_pause", process_of[store], frozenset(ended.values()))
+            self._ended_by.append((ended, process_of[store]))
             await remove(store, ended)
 
         def pauses_removed(state: SimulatedControlState, ended: Mapping[PauseScope, Pause]) -> None:
@@ -180,7 +191,8 @@ class _ControlStateTrace(Timeline):
                 by = next(process for each, process in self._ended_by if each is ended)
                 self.moves.append(Move("removes_pause", slot_of(by)))
 
-        def turned(elector: Elector, leading: bool) -> None:
+        @around(patch, Elector, "_turn")
+        def turned(turn: Callable[..., None], elector: Elector, leading: bool) -> None:
             turn(elector, leading)
             if leading:
                 self.moves.append(Move("takes_over", slot_of(elector.identity)))
@@ -189,7 +201,6 @@ class _ControlStateTrace(Timeline):
         patch.setattr(SimulatedControlStateStore, "close_latch", close_latch)
         patch.setattr(SimulatedControlStateStore, "end_pauses", end_pauses)
         patch.setattr(SimulatedControlState, "end_pauses", pauses_removed)
-        patch.setattr(Elector, "_turn", turned)
 
 
 def play_control_state(document: JsonObject) -> list[Move]:

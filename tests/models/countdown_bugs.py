@@ -1,10 +1,11 @@
 """The mistakes of the models about countdowns, put into the code one at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
+from tests.around import around
 from tests.models import handing_back
 from tests.simulation import adoption_bugs
 
@@ -62,15 +63,14 @@ class _Nothing(dict[PodRef, float]):
 
 def looks_once(patch: pytest.MonkeyPatch) -> None:
     """A leader looks for notes only when it begins to lead, also where a mark may have arrived late."""
-    look, looked = Adopter._look, dict[int, float | None]()
+    looked = dict[int, float | None]()
 
-    async def once(self: Adopter) -> bool:
+    @around(patch, Adopter, "_look")
+    async def once(look: Callable[..., Awaitable[bool]], self: Adopter) -> bool:
         if id(self) in looked and looked[id(self)] == self._leads_since:
             return True
         looked[id(self)], self._look_at = self._leads_since, _Nothing()
         return await look(self)
-
-    patch.setattr(Adopter, "_look", once)
 
 
 def back_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -117,13 +117,11 @@ def left_early(patch: pytest.MonkeyPatch) -> None:
 
 def paused_too(patch: pytest.MonkeyPatch) -> None:
     """Nothing is taken over while evictions are paused."""
-    may_mark = Adopter._may_mark
 
-    def may_mark_now(self: Adopter) -> bool:
+    @around(patch, Adopter, "_may_mark")
+    def may_mark_now(may_mark: Callable[..., bool], self: Adopter) -> bool:
         control_state = self._guards.control_state
         return may_mark(self) and control_state is not None and not control_state.pauses()
-
-    patch.setattr(Adopter, "_may_mark", may_mark_now)
 
 
 def counts_on(patch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ class HandingBack:
         on = cast(Reached, SimpleNamespace(state=_State(self._stage, self), calls=calls, clock=clock))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(command, "read_monotonic", virtual_now)
-            if await command._hand_back(on, {**_FLAGS, **_LEASE}) is ExitCode.OK:
+            if await command.give_all_back(on, {**_FLAGS, **_LEASE}) is ExitCode.OK:
                 self._note("says")
 
 

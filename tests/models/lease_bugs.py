@@ -1,18 +1,23 @@
 """The mistakes of the models ``elections`` and ``control_state``, put into the code one at a time."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from tests.around import around
 
 from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.core.events import Work
+from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.leadership import Elector, LeaseRecord, NoElection
+from taint_eviction.runtime.ports import Clock
 from taint_eviction_lab.simulation.control_state import SimulatedControlState
 from taint_eviction_lab.simulation.lease import SimulatedLease
+from taint_eviction_lab.simulation.process import SimulatedProcess
 from taint_eviction_lab.simulation.replica import SimulatedReplica
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -20,46 +25,59 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     """Whether a process leads is checked when an eviction begins, and not again before its requests."""
-    recheck = Evictor._recheck
 
-    def without_the_gate(self: Evictor, work: Work) -> None:
+    @around(patch, Evictor, "_recheck")
+    def without_the_gate(recheck: Callable[..., None], self: Evictor, work: Work) -> None:
         gate, self._gate = self._gate, NoElection()
         try:
             recheck(self, work)
         finally:
             self._gate = gate
 
-    patch.setattr(Evictor, "_recheck", without_the_gate)
-
 
 def clock_stops(patch: pytest.MonkeyPatch) -> None:
     """The elector's clock stands still while its process is suspended."""
-    freeze = SimulatedReplica.freeze
+    clocks: dict[str, _Standing] = {}
 
-    def freeze_with_its_clock(self: SimulatedReplica, for_seconds: float) -> None:
-        elector = getattr(self.process, "_elector", None)
+    @around(patch, Elector, "__init__")
+    def with_its_own(
+        begin: Callable[..., None], self: Elector, name: str, store: object, clock: Clock, *about: Any, **options: Any
+    ) -> None:
+        clocks[name] = _Standing(clock)
+        begin(self, name, store, clocks[name], *about, **options)
 
-        def go_on() -> None:
-            if elector is not None:
-                elector._renewed_at += for_seconds
-                elector._seen_at += for_seconds
-
-        asyncio.get_running_loop().call_later(for_seconds - 0.001, go_on)
+    @around(patch, SimulatedReplica, "freeze")
+    def freeze_with_its_clock(freeze: Callable[..., None], self: SimulatedReplica, for_seconds: float) -> None:
+        if isinstance(self.process, SimulatedProcess):
+            asyncio.get_running_loop().call_later(for_seconds - 0.001, clocks[self.process.name].lose, for_seconds)
         freeze(self, for_seconds)
 
-    patch.setattr(SimulatedReplica, "freeze", freeze_with_its_clock)
+
+class _Standing:
+    """A clock that has stood still now and then."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lost_seconds = 0.0
+
+    def lose(self, seconds: float) -> None:
+        """Note that it has stood still for so long."""
+        self._lost_seconds += seconds
+
+    def now(self) -> Moment:
+        """Return the time without what was lost."""
+        now = self._clock.now()
+        return now._replace(at=now.at - self._lost_seconds)
 
 
 def counted_from_answer(patch: pytest.MonkeyPatch) -> None:
     """The renew deadline counts from when the answer of a renewal arrives."""
-    write = Elector._write
 
-    async def counting(self: Elector, before: LeaseRecord | None) -> bool:
+    @around(patch, Elector, "_write")
+    async def counting(write: Callable[..., Awaitable[bool]], self: Elector, before: LeaseRecord | None) -> bool:
         held = await write(self, before)
         self._renewed_at = self._clock.now().at
         return held
-
-    patch.setattr(Elector, "_write", counting)
 
 
 def lease_no_longer(patch: pytest.MonkeyPatch) -> None:
@@ -92,20 +110,20 @@ def untested(patch: pytest.MonkeyPatch) -> None:
 
 def released_at_work(patch: pytest.MonkeyPatch) -> None:
     """A process that is ended releases the Lease before its work has ended, and completes that within its deadline."""
-    stop = Driver.stop
 
-    async def release_and_stop(self: Driver, grace_seconds: float) -> bool:
-        elector = self._gate
-        assert isinstance(elector, Elector)
-        until = elector._renewed_at + elector._settings.renew_deadline_seconds
-        term = elector.term
-        await elector.release()
-        patch.setattr(elector, "term", term)
-        patch.setattr(elector, "may_act", lambda: elector._clock.now().at < until)
-        patch.setattr(elector, "_attempt", _never)
+    @around(patch, Elector, "release")
+    async def release_and_act(release: Callable[..., Awaitable[None]], self: Elector) -> None:
+        until, term = self._renewed_at + self._settings.renew_deadline_seconds, self.term
+        await release(self)
+        patch.setattr(self, "term", term)
+        patch.setattr(self, "may_act", lambda: self._clock.now().at < until)
+        patch.setattr(self, "_attempt", _never)
+
+    @around(patch, Driver, "stop")
+    async def release_and_stop(stop: Callable[..., Awaitable[bool]], self: Driver, grace_seconds: float) -> bool:
+        assert isinstance(self._gate, Elector)
+        await self._gate.release()
         return await stop(self, grace_seconds)
-
-    patch.setattr(Driver, "stop", release_and_stop)
 
 
 async def _never(_max_seconds: float) -> bool:

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.property.oracle import ExpectedDecisions, key_of
 from tests.property.strategies import examples
 from tests.unit.builders import Stage, moment, node, pod, taint, tolerates
-from tests.unit.hints import hints, places
+from tests.unit.hints import hints, waiting_uids, wanted_hints
 
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.events import (
@@ -328,16 +328,14 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
-        """Each pod to be evicted is either in flight, or in the queue once: as a first try or as a retry."""
+        """Each pod to be evicted is either in flight, or waits in one place; of a pod in flight no hint is left."""
         brain = self.stage.brain
-        found = hints(brain._queue)
-        assert all(len(places(brain._queue, uid)) == 1 for uid in found)
+        assert hints(brain) == wanted_hints(brain.pods)
         evicting = {record.ref.uid for record in brain.pods if record.in_flight}
         taking_back = {key_of(record.taking_back) for record in brain.pods if record.taking_back}
         assert evicting | taking_back == set(self.oracle.in_flight)
-        assert not set(found) & evicting
-        assert not {entry.ref.uid for entry in brain._reconciler._take_backs._queue} & evicting
-        assert set(found) == set(self.oracle.wanted()) - evicting
+        assert all(record.condition.take_back_at is None for record in brain.pods if record.in_flight)
+        assert set(waiting_uids(brain.pods)) == set(self.oracle.wanted()) - evicting
         assert {record.ref.uid for record in brain.pods.known.values()} == set(self.oracle.known())
 
     # The end of a run
@@ -384,8 +382,10 @@ class ControllerMachine(RuleBasedStateMachine):
             self.stage.finish(work, Failed("late", self.stage.now))
         brain = self.stage.brain
         assert brain.attempts.next_at(moment(self.stage.now)) is None
-        assert hints(brain._queue) == {}
-        assert not any([list(brain.pods), brain.watched_nodes(), brain.nodes.known, brain.pods._by_node])
+        assert hints(brain) == 0
+        assert not any(
+            [list(brain.pods), brain.watched_nodes(), brain.nodes.known, *map(brain.pods.on_node, ("n1", "n2"))]
+        )
 
 
 ControllerMachine.TestCase.settings = settings(max_examples=examples(1.5), stateful_step_count=40)

@@ -12,17 +12,18 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.memory import kept
 from tests.property.strategies import examples
 from tests.unit.builders import decided, moment, no_order, pod, ref
-from tests.unit.hints import hints, waiting_uids
+from tests.unit.hints import hints, waiting_uids, wanted_hints
 
 from taint_eviction.core import fair_queue
 from taint_eviction.core.events import Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import PodSeen
-from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.fair_queue import FairQueue, FlowKey
 from taint_eviction.core.gone_objects import GoneObjects
-from taint_eviction.core.limits import Token
+from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.pods import UNDECIDED, InFlight, KnownPods, PodRecord, Queued, Schedule
 from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit, PolicyRule
 
@@ -331,8 +332,8 @@ class LimitsMachine(RuleBasedStateMachine):
     @invariant()
     def whoever_is_wanted_waits_in_one_place(self) -> None:
         """Exactly the pods whose eviction is wanted wait in the queue, each in one place."""
-        assert waiting_uids(self.pods) == sorted(self.wanted) == sorted(hints(self.queue))
-        assert all(len(found) == 1 for found in hints(self.queue).values())
+        assert waiting_uids(self.pods) == sorted(self.wanted)
+        assert hints(self.queue) == wanted_hints(self.pods)
 
     @invariant()
     def due_pods_are_counted(self) -> None:
@@ -359,11 +360,11 @@ class LimitsMachine(RuleBasedStateMachine):
             self.record(uid).state = UNDECIDED
         for number in range(12):
             self.queue.cancel(self.record(f"p{number}"))
-        assert hints(self.queue) == {}
-        for one in (self.queue._due_first, self.queue._due_again):
-            assert not any([one._ready, one._kept, one._calls, one._flows, len(one._turns)])
-        later = self.now + 1e6
-        assert all(bucket.is_idle(later) for bucket in self.queue._limits._buckets.values())
+        assert hints(self.queue) == 0
+        for one in kept(self.queue, FairQueue):
+            assert not {*NODES} & {*kept(one, str)}
+            assert kept(one, FlowKey) == []
+        assert all(bucket.is_idle(self.now + 1e6) for bucket in kept(self.queue, TokenBucket))
 
 
 LimitsMachine.TestCase.settings = settings(max_examples=examples(1), stateful_step_count=50)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.memory import kept
 from tests.unit.builders import epoch, moment, node, pod, taint, tolerates
 from tests.unit.shadow_stage import ShadowStage
 
@@ -14,6 +15,7 @@ from taint_eviction.core.decision import Evict
 from taint_eviction.core.facts import PodGone
 from taint_eviction.core.objects import Pod
 from taint_eviction.shadow.comparison import ComparisonResult
+from taint_eviction.shadow.tracked_pod import TrackedPod
 
 KEYS = ("k1", "k2")
 seconds = st.one_of(st.none(), st.integers(0, 20))
@@ -135,7 +137,7 @@ def test_an_end_counts_once_and_leaves_nothing_behind(tolerated: list[int | None
     world.on.at(world.on.now + 800)
     shadow = world.on.shadow
     assert (len(world.on.found), shadow.totals.counts.total()) == (counted, counted)
-    assert (len(shadow._tracked), len(shadow._open), shadow.outstanding(moment(world.on.now))) == (0, 0, 0)
+    assert (kept(shadow, TrackedPod), shadow.outstanding(moment(world.on.now))) == ([], 0)
     ends = [each for each in world.on.found if each.result is not ComparisonResult.NEVER]
     rounds = sum(each.result is ComparisonResult.SAME for each in world.on.found)
     assert len(ends) <= 4 + rounds

@@ -2,10 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.around import around
 
 from taint_eviction.core.adoption import Note, has_countdown, may_be_marked
 from taint_eviction.core.countdowns import Countdowns
@@ -89,9 +90,9 @@ def a_start_sees_every_beginning(patch: pytest.MonkeyPatch) -> None:
     """A countdown that begins right after a start has no earlier timer: that the built-in controller may have missed
     that its node was clean before is not considered.
     """
-    node_seen = Countdowns._node_seen
 
-    def without_a_gap(self: Countdowns, fact: NodeSeen, now: Moment) -> bool:
+    @around(patch, Countdowns, "_node_seen")
+    def without_a_gap(node_seen: Callable[..., bool], self: Countdowns, fact: NodeSeen, now: Moment) -> bool:
         gap_at = self._gap_at
         if not fact.after_gap:
             self._gap_at = -math.inf
@@ -99,14 +100,13 @@ def a_start_sees_every_beginning(patch: pytest.MonkeyPatch) -> None:
         self._gap_at = max(gap_at, self._gap_at)
         return news
 
-    patch.setattr(Countdowns, "_node_seen", without_a_gap)
-
 
 def standbys_never_forget(patch: pytest.MonkeyPatch) -> None:
     """Only a leader forgets countdowns that are over: a standby takes one that begins again for the one it knows."""
-    pod_seen, observed = Countdowns._pod_seen, Countdowns.observed
+    observed = Countdowns.observed
 
-    def unless_known(self: Countdowns, fact: PodSeen, now: Moment) -> bool:
+    @around(patch, Countdowns, "_pod_seen")
+    def unless_known(pod_seen: Callable[..., bool], self: Countdowns, fact: PodSeen, now: Moment) -> bool:
         before = self._of(fact.pod.ref)
         known = before is not None and before.tolerations == fact.pod.spec_tolerations
         return not known and pod_seen(self, fact, now)
@@ -118,5 +118,4 @@ def standbys_never_forget(patch: pytest.MonkeyPatch) -> None:
             self._countdowns = kept
         return news
 
-    patch.setattr(Countdowns, "_pod_seen", unless_known)
     patch.setattr(Countdowns, "observed", forgetting_nothing)

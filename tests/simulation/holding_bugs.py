@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from tests.around import around
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
@@ -25,7 +26,7 @@ from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node, Pod
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
-from taint_eviction.core.policy import EffectiveTaint, EvictionPolicy, Handling, effective_taints, handling_of
+from taint_eviction.core.policy import EffectiveTaint, EvictionPolicy, Handling, handling_of
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.unready_nodes import UnreadyNodes
 from taint_eviction.kube import control_state_data
@@ -108,12 +109,10 @@ def breaker_counts_lost_nodes_by_taints(patch: pytest.MonkeyPatch) -> None:
 
 def latch_is_lost_at_restart(patch: pytest.MonkeyPatch) -> None:
     """The latch is written but never read: a new process begins with a closed breaker."""
-    take_latch = Guards._take_latch
-    patch.setattr(
-        Guards,
-        "_take_latch",
-        lambda self, control_state: take_latch(self, dataclasses.replace(control_state, latch=None)),
-    )
+
+    @around(patch, Guards, "_take_latch")
+    def without_it(take_latch: Callable[..., object], self: Guards, control_state: ControlState) -> object:
+        return take_latch(self, dataclasses.replace(control_state, latch=None))
 
 
 def surges_do_not_settle(patch: pytest.MonkeyPatch) -> None:
@@ -191,19 +190,18 @@ def out_of_service_passes_its_breaker(patch: pytest.MonkeyPatch) -> None:
 
 def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
     """A budget's patience counts from the deadline, and includes time in which the pod was held back or nobody led."""
-    failed = Attempts._failed
 
-    def since_its_deadline(self: Attempts, record: PodRecord, work: Work, outcome: Failed, now: Moment) -> list[Event]:
+    @around(patch, Attempts, "_failed")
+    def since_its_deadline(
+        failed: Callable[..., list[Event]], self: Attempts, record: PodRecord, work: Work, outcome: Failed, now: Moment
+    ) -> list[Event]:
         effects = failed(self, record, work, outcome, now)
         decision, failures = record.decision, record.failures
         if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):
             record.failures = dataclasses.replace(failures, refused_seconds=now.at - decision.fire_at)
-            policy = self._reconciler._policy_for(record)
-            in_turn = list(effective_taints(decision, record.pod, policy, now.at))
-            self._queue.schedule(record, self._reconciler._announce(record, in_turn, now), now.at)
+            effects += self._reconciler.reconcile(record, now)
         return effects
 
-    patch.setattr(Attempts, "_failed", since_its_deadline)
     holds_interrupt_nothing(patch)
 
 
@@ -214,15 +212,13 @@ def holds_interrupt_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def labels_of_nodes_are_read_once(patch: pytest.MonkeyPatch) -> None:
     """A node keeps the labels with which it was first seen."""
-    seen = Controller._node_seen
 
-    def keeping(self: Controller, fact: NodeSeen, now: Moment) -> list[Event]:
+    @around(patch, Controller, "_node_seen")
+    def keeping(seen: Callable[..., list[Event]], self: Controller, fact: NodeSeen, now: Moment) -> list[Event]:
         known = self.nodes.known.get(fact.node.name)
         labels = fact.node.labels if known is None or known.node.uid != fact.node.uid else known.node.labels
         node = dataclasses.replace(fact.node, labels=labels)
         return seen(self, dataclasses.replace(fact, node=node), now)
-
-    patch.setattr(Controller, "_node_seen", keeping)
 
 
 def pauses_go_by_first_labels(patch: pytest.MonkeyPatch) -> None:
@@ -258,12 +254,10 @@ def pauses_know_no_later_nodes(patch: pytest.MonkeyPatch) -> None:
 
 def unreadable_selectors_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """A pause whose selector cannot be read pauses nothing."""
-    entries = control_state_data._pause_entries
 
-    def readable(config_map: Mapping[str, Any]) -> Iterator[control_state_data._PauseEntry]:
+    @around(patch, control_state_data, "_pause_entries")
+    def readable(entries: Callable[..., Iterator[Any]], config_map: Mapping[str, Any]) -> Iterator[Any]:
         return (each for each in entries(config_map) if not (each.complaint and each.scope.kind == "selector"))
-
-    patch.setattr(control_state_data, "_pause_entries", readable)
 
 
 def notin_needs_the_label(patch: pytest.MonkeyPatch) -> None:

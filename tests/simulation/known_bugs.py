@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
+from tests.around import around
 from tests.simulation import adoption_bugs as adoption
 from tests.simulation import combined_bugs as combined
 from tests.simulation import holding_bugs as holding
@@ -70,17 +71,17 @@ def deletes_by_name(patch: pytest.MonkeyPatch) -> None:
 
 def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
     """W3: the end of an eviction is recorded by name, although the name may belong to another UID by then."""
-    done = Attempts._done
 
-    def settle_by_name(self: Attempts, record: PodRecord, work: Work, now: Moment) -> list[Event]:
+    @around(patch, Attempts, "_done")
+    def settle_by_name(
+        done: Callable[..., list[Event]], self: Attempts, record: PodRecord, work: Work, now: Moment
+    ) -> list[Event]:
         effects = done(self, record, work, now)
         known = self._pods.known.get(work.ref.key)
         if known is not None and known.ref.uid != work.ref.uid and not known.in_flight:
             self._queue.cancel(known)
             known.state, known.decision = Deleted(now.at), None
         return effects
-
-    patch.setattr(Attempts, "_done", settle_by_name)
 
 
 def changed_tolerations_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -145,10 +146,10 @@ def trusts_its_watch(patch: pytest.MonkeyPatch) -> None:
 
 def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
     """W13: terminating pods are deleted again on every change."""
-    decide = Reconciler._decide
     reconcile = Reconciler.reconcile
 
-    def as_if_alive(self: Reconciler, record: PodRecord) -> object:
+    @around(patch, Reconciler, "_decide")
+    def as_if_alive(decide: Callable[..., object], self: Reconciler, record: PodRecord) -> object:
         pod, record.pod = record.pod, dataclasses.replace(record.pod, terminating=False)
         try:
             return decide(self, record)
@@ -160,7 +161,6 @@ def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
             record.state = UNDECIDED
         return reconcile(self, record, now)
 
-    patch.setattr(Reconciler, "_decide", as_if_alive)
     patch.setattr(Reconciler, "reconcile", forgetting)
 
 

@@ -1,6 +1,9 @@
 """Replays: what expectations check, which faults show without an expectation, and that runs are repeatable."""
 
+from collections.abc import Callable
+
 import pytest
+from tests.around import around
 from tests.simulation.known_bugs import stale_key
 from tests.simulation.scenario_texts import ONE_POD, played
 
@@ -118,14 +121,13 @@ def test_a_pattern_that_matches_no_pod_breaks_a_scenario() -> None:
 
 def test_a_pod_that_is_deleted_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A DELETE of a terminating pod breaks a scenario without an expectation, unless DELETE calls are counted."""
-    done = Attempts._done
 
-    def forget_deletion(self: Attempts, record: PodRecord, *args: object) -> list[Event]:
-        effects = done(self, record, *args)  # type: ignore[arg-type]
+    @around(monkeypatch, Attempts, "_done")
+    def forget_deletion(done: Callable[..., list[Event]], self: Attempts, record: PodRecord, *about: object) -> object:
+        effects = done(self, record, *about)
         record.state = UNDECIDED
         return effects
 
-    monkeypatch.setattr(Attempts, "_done", forget_deletion)
     monkeypatch.setattr("taint_eviction.core.decision._left_alone", lambda pod, policy: None)
     text = """
         about: A pod whose kubelet is silent.

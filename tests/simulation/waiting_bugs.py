@@ -4,10 +4,11 @@ dry runs. See ``known_bugs``.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.around import around
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.controller import Controller
@@ -47,13 +48,11 @@ def other_answers_end_patience(patch: pytest.MonkeyPatch) -> None:
 
 def stalls_end_patience(patch: pytest.MonkeyPatch) -> None:
     """A span that is longer than planned starts the sum of the patience anew."""
-    after = FailedAttempts._after_refusal
 
-    def anew(self: FailedAttempts, now: Moment) -> FailedAttempts:
+    @around(patch, FailedAttempts, "_after_refusal")
+    def anew(after: Callable[..., FailedAttempts], self: FailedAttempts, now: Moment) -> FailedAttempts:
         late = self.refused_at is not None and now.at - self.refused_at > self.planned_seconds + _STALL_SECONDS
         return dataclasses.replace(after(self, now), refused_seconds=0.0) if late else after(self, now)
-
-    patch.setattr(FailedAttempts, "_after_refusal", anew)
 
 
 def evacuations_are_refusals(patch: pytest.MonkeyPatch) -> None:
@@ -63,14 +62,14 @@ def evacuations_are_refusals(patch: pytest.MonkeyPatch) -> None:
 
 def evacuations_never_end(patch: pytest.MonkeyPatch) -> None:
     """Each refusal of a pod whose virtual machine moves away renews the time in which refusals do not count."""
-    unless_evacuating = Attempts._unless_evacuating
 
-    def renewing(self: Attempts, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> Failed:
+    @around(patch, Attempts, "_unless_evacuating")
+    def renewing(right: Callable[..., Failed], self: Attempts, record: PodRecord, *about: object) -> Failed:
+        [*_, now] = about
+        assert isinstance(now, Moment)
         if record.evacuating_since is not None:
             record.evacuating_since = now.at
-        return unless_evacuating(self, record, work, outcome, now)
-
-    patch.setattr(Attempts, "_unless_evacuating", renewing)
+        return right(self, record, *about)
 
 
 def lists_keep_their_turns(patch: pytest.MonkeyPatch) -> None:
@@ -116,17 +115,15 @@ def owners_hold_what_is_off(patch: pytest.MonkeyPatch) -> None:
 
 def dry_runs_repeat(patch: pytest.MonkeyPatch) -> None:
     """In a dry run, a later list that shows the pod makes its eviction due again."""
-    seen = Controller._pod_seen
 
-    def forget(self: Controller, fact: PodSeen, now: Moment) -> list[Event]:
+    @around(patch, Controller, "_pod_seen")
+    def forget(seen: Callable[..., list[Event]], self: Controller, fact: PodSeen, now: Moment) -> list[Event]:
         effects = seen(self, fact, now)
         record = self.pods.find(fact.pod.ref)
         if record is not None and isinstance(record.state, Deleted) and (fact.asked_at or 0.0) > record.state.at + 5.0:
             record.state, record.reported_fire_at = UNDECIDED, None
             effects += self._reconciler.reconcile(record, now)
         return effects
-
-    patch.setattr(Controller, "_pod_seen", forget)
 
 
 def order_ignored(patch: pytest.MonkeyPatch) -> None:

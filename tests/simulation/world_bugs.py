@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import signature
 from typing import Any
 
 import pytest
+from tests.around import around
 
 from taint_eviction.core.events import Event
 from taint_eviction.core.facts import NodeSeen
@@ -133,15 +134,18 @@ def answers_wait_for_no_watch(patch: pytest.MonkeyPatch) -> None:
 
 def reads_are_dated_when_answered(patch: pytest.MonkeyPatch) -> None:
     """A read counts as fresh from when its answer arrives, however long the answer took."""
-    observe, serves = NodeReads._observe, NodeReads._serves
 
-    async def dated(self: NodeReads, name: str, read: Any) -> Node | None:
+    @around(patch, NodeReads, "_observe")
+    async def dated(
+        observe: Callable[..., Awaitable[Node | None]], self: NodeReads, name: str, read: Any
+    ) -> Node | None:
         node = await observe(self, name, read)
         read.sent_at = self._live.clock.now().at
         return node
 
-    patch.setattr(NodeReads, "_observe", dated)
-    patch.setattr(NodeReads, "_serves", lambda self, read, now: not read.task.done() or serves(self, read, now))
+    @around(patch, NodeReads, "_serves")
+    def serves_meanwhile(serves: Callable[..., bool], self: NodeReads, read: Any, now: float) -> bool:
+        return not read.task.done() or serves(self, read, now)
 
 
 # Outages
@@ -172,9 +176,9 @@ def workers_are_not_lent(patch: pytest.MonkeyPatch) -> None:
 
 def lease_has_no_time_for_slow_calls(patch: pytest.MonkeyPatch) -> None:
     """A renewal counts from before its first call, and the next renewal begins a retry period after its end."""
-    attempt = Elector._attempt
 
-    async def counted(self: Elector, max_seconds: float) -> bool:
+    @around(patch, Elector, "_attempt")
+    async def counted(attempt: Callable[..., Awaitable[bool]], self: Elector, max_seconds: float) -> bool:
         began_at = self._clock.now().at
         held = await attempt(self, max_seconds)
         if held:
@@ -191,7 +195,6 @@ def lease_has_no_time_for_slow_calls(patch: pytest.MonkeyPatch) -> None:
             if not held and self.holder != self.identity:
                 return
 
-    patch.setattr(Elector, "_attempt", counted)
     patch.setattr(Elector, "_keep", hold)
 
 
@@ -211,14 +214,12 @@ def connections_stand_after_reads(patch: pytest.MonkeyPatch) -> None:
 
 def control_state_is_read_within_the_interval(patch: pytest.MonkeyPatch) -> None:
     """The controller gives up a read of the control state when the next read is due."""
-    read = ControlStateSync._read
 
-    async def bounded(self: ControlStateSync, asked_at: float) -> None:
+    @around(patch, ControlStateSync, "_read")
+    async def bounded(read: Callable[..., Awaitable[None]], self: ControlStateSync, asked_at: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._poll_seconds):
                 await read(self, asked_at)
-
-    patch.setattr(ControlStateSync, "_read", bounded)
 
 
 def conditions_are_tried_once(patch: pytest.MonkeyPatch) -> None:

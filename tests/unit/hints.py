@@ -1,49 +1,36 @@
-"""The hints in the brain's queues: which there are, and how to fill the queues anew from the records."""
+"""The hints in the brain's queues: how many there are, and how to fill the queues anew from the records."""
 
+from collections import Counter
 from collections.abc import Iterable
+
+from tests.memory import kept
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.fair_queue import FairQueue
-from taint_eviction.core.pods import PodRecord, WaitingState
+from taint_eviction.core.pods import Following, PodRecord, PodState, Queued, WaitingState
+from taint_eviction.core.take_backs import TakeBacks
 from taint_eviction.core.timed_queue import TimedWorkerQueue
 
 
-def timed(queue: EvictionQueue) -> dict[str, TimedWorkerQueue]:
-    """The queues that wait for an instant."""
-    return {
-        "waiting": queue._first_tries,
-        "settling": queue._stabilizing,
-        "retrying": queue._retries,
-        "taint changes": queue._taint_changes,
-    }
+def hints(whole: object) -> int:
+    """Count the hints in all queues of a controller, or of one of its parts."""
+    return sum(map(len, kept(whole, TimedWorkerQueue))) + sum(map(len, kept(whole, FairQueue)))
 
 
-def fair(queue: EvictionQueue) -> dict[str, FairQueue]:
-    """The queues that wait for a turn."""
-    return {
-        "queued": queue._due_first,
-        "queued again": queue._due_again,
-        "queued unanswered": queue._due_unanswered,
-        "following": queue._following,
-    }
+def wanted_hints(records: Iterable[PodRecord]) -> int:
+    """Count the hints that there are to be: to a pod that waits, one to its place, and one to each of its instants.
 
-
-def places(queue: EvictionQueue, uid: str) -> list[str]:
-    """Name the queues that have a hint to a pod; the one that tells when another taint governs it is no place."""
-    return [place for place in hints(queue).get(uid, []) if place != "taint changes"]
-
-
-def hints(queue: EvictionQueue) -> dict[str, list[str]]:
-    """Name the queues that have a hint to each pod, by UID."""
-    found: dict[str, list[str]] = {}
-    for name, each in timed(queue).items():
-        for entry in each:
-            found.setdefault(entry.ref.uid, []).append(name)
-    for name, lines in fair(queue).items():
-        for waiting in lines._entries.values():
-            found.setdefault(waiting.ref.uid, []).append(name)
-    return found
+    A retry that waits for pods of earlier tiers is not counted in the queue, so there is no hint to its place.
+    """
+    count = 0
+    for record in records:
+        count += record.condition.take_back_at is not None
+        if isinstance(record.state, WaitingState):
+            schedule = record.state.schedule
+            count += not (isinstance(record.state, Following) and schedule.retry)
+            count += schedule.next_taint_at is not None
+    return count
 
 
 def waiting_uids(records: Iterable[PodRecord]) -> list[str]:
@@ -52,22 +39,28 @@ def waiting_uids(records: Iterable[PodRecord]) -> list[str]:
 
 
 def fill_anew(brain: Controller, now: float) -> None:
-    """Throw all hints away and fill the queues from the records; limits and whose turn it is stay."""
-    queue, take_backs = brain._queue, brain._reconciler._take_backs
-    queue._first_tries, queue._stabilizing, queue._retries = (TimedWorkerQueue() for _ in range(3))
-    queue._taint_changes = TimedWorkerQueue()
-    for lines in fair(queue).values():
-        lines._entries, lines._flows, lines._blocked = {}, {}, 0
-        lines._ready, lines._kept, lines._calls = [], {}, []
-    for ref in [follower.ref for follower in queue.order._followers.values()]:
-        queue.order.unfollow(ref)
-    records = sorted(brain.pods, key=lambda record: record.turn)
-    for record in records:
-        if isinstance(record.state, WaitingState):
-            queue.place(record.ref, record.state, now)
-    for record in sorted(records, key=lambda record: record.schedule_turn):
+    """Throw each hint away and put it where the pod's record says, one after the other; whose turn it is stays.
+
+    The only pod that is due keeps its place: a queue that is empty forgets whose turn it is.
+    """
+    [queue], [take_backs] = kept(brain, EvictionQueue), kept(brain, TakeBacks)
+    due = Counter(_due_as(record.state) for record in brain.pods)
+    for record in sorted(brain.pods, key=lambda each: each.turn):
+        state = record.state
+        if isinstance(state, WaitingState) and (due[_due_as(state)] > 1 or not isinstance(state, Queued)):
+            queue.cancel(record)
+            record.state = state
+            queue.place(record.ref, state, now)
+    for record in sorted(brain.pods, key=lambda each: each.schedule_turn):
         if isinstance(record.state, WaitingState):
             queue.place_taint_change(record.ref, record.state.schedule)
-    take_backs._queue = TimedWorkerQueue()
-    for record in sorted(records, key=lambda record: record.condition.turn):
+    for record in sorted(brain.pods, key=lambda each: each.condition.turn):
+        condition = record.condition
+        take_backs.cancel(record)
+        record.condition = condition
         take_backs.place(record)
+
+
+def _due_as(state: PodState) -> tuple[bool, bool] | None:
+    """Return what the turns of a due pod go by; None: it is not due."""
+    return (state.schedule.retry, state.schedule.unanswered) if isinstance(state, Queued) else None

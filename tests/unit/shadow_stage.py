@@ -1,5 +1,6 @@
 """A dry run of the core and its shadow in virtual time; what the built-in controller and others do is told by hand."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tests.unit.builders import epoch, moment
@@ -29,11 +30,16 @@ class ShadowStage:
     ) -> None:
         self.brain = Controller(policy, True, breaker=breaker)
         self.found: list[Comparison] = []
+        self.compared: Callable[[], None] = lambda: None
         self.leads = True
         self.now = 0.0
         self.shadow = Shadow(
-            lambda: self.brain.status, lambda: self.leads, lambda each, _: self.found.append(each), None, evicted_epochs
+            lambda: self.brain.status, lambda: self.leads, lambda each, _: self._compared(each), None, evicted_epochs
         )
+
+    def _compared(self, comparison: Comparison) -> None:
+        self.found.append(comparison)
+        self.compared()
 
     @property
     def results(self) -> list[tuple[str, float | None, str | None]]:

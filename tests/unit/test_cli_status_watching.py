@@ -34,7 +34,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, *answer_seconds: float, until: floa
         query: dict[str, Any] = {"limit": 10}
         try:
             async with asyncio.timeout(until):
-                await status._watch(asking, query, {"interval": 2.0, "output": "table"})
+                await status.show_repeatedly(asking, query, {"interval": 2.0, "output": "table"})
         except TimeoutError:
             pass
         assert len(asyncio.all_tasks()) == 1

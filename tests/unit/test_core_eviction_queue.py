@@ -4,7 +4,7 @@ import math
 
 import pytest
 from tests.unit.builders import decided, moment, no_order, pod, ref
-from tests.unit.hints import hints, waiting_uids
+from tests.unit.hints import hints, waiting_uids, wanted_hints
 
 from taint_eviction.core.events import Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
@@ -97,9 +97,9 @@ class Wanted:
         return self.begun(uid).tokens is not None
 
     def waiting(self) -> list[str]:
-        """List the UIDs of the waiting pods, once for each hint."""
-        assert waiting_uids(self.pods) == sorted(hints(self.queue))
-        return [uid for uid, found in hints(self.queue).items() for _ in found]
+        """List the UIDs of the waiting pods; the queue has a hint to each of them, and no others."""
+        assert hints(self.queue) == wanted_hints(self.pods)
+        return waiting_uids(self.pods)
 
     def settles_until(self, uid: str) -> float | None:
         """Return until when a pod settles, None if it does not."""

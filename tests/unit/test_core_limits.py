@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from tests.memory import kept
 
 from taint_eviction.core import limits
 from taint_eviction.core.limits import Limits, Token, TokenBucket
@@ -202,10 +203,9 @@ def test_answered_evictions_are_forgotten() -> None:
     first = sent(bucket, 0)
     for number in range(5):
         evicted(bucket, 1.0 + number)
-    assert len(bucket._sent) == 6
+    assert len(kept(bucket, Token)) == 6
     bucket.end(first, ended_pod=True)
-    assert bucket._sent == {}
-    assert bucket._level_before == bucket._level
+    assert kept(bucket, Token) == []
 
 
 # Other limits
@@ -244,7 +244,7 @@ def test_a_token_sent_before_a_change_does_not_come_back_after_it() -> None:
     assert bucket.room_at() is None
     bucket.end(token, ended_pod=False)
     assert room(bucket, 0) == 1
-    assert bucket._sent == {}
+    assert kept(bucket, Token) == []
 
 
 def test_after_a_change_nothing_is_counted_twice() -> None:
@@ -292,7 +292,7 @@ def test_an_eviction_is_limited_in_total_by_node_by_namespace_and_by_rule() -> N
     """Each of these limits has its own bucket; all pods that a rule governs share the rule's bucket."""
     all_of_them = Limits(EvictionPolicy(total=Limit(4.0), per_node=Limit(3.0), per_namespace=Limit(2.0), rules=(RULE,)))
     one = all_of_them.buckets("n1", "shop", "slow", 0)
-    assert [bucket._limit.per_second for bucket in one] == [4.0, 3.0, 2.0, 1.0]
+    assert [limit.per_second for bucket in one for limit in kept(bucket, Limit)] == [4.0, 3.0, 2.0, 1.0]
     assert all_of_them.buckets("n1", "shop", "slow", 0) == one
     assert all_of_them.buckets("n1", "shop", "", 0) == one[:3]
     other = all_of_them.buckets("n2", "bank", "slow", 0)
@@ -329,7 +329,7 @@ def test_another_policy_changes_the_buckets_that_stay_and_drops_the_others() -> 
     assert whole.room_at() == 2.0
     assert node not in again
     assert again[2] is rule
-    assert [bucket._limit.per_second for bucket in again] == [0.5, 7.0, 1.0]
+    assert [limit.per_second for bucket in again for limit in kept(bucket, Limit)] == [0.5, 7.0, 1.0]
     these.change(EvictionPolicy(), 0)
     assert len(these) == 0
     assert these.buckets("n1", "shop", "slow", 0) == ()

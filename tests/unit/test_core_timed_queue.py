@@ -9,6 +9,7 @@ from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory
 from tests.unit.builders import Stage, node, pod, ref, taint, tolerates
 
+from taint_eviction.core import eviction_queue
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 
@@ -155,9 +156,10 @@ def test_a_queue_that_keeps_the_key_never_evicts_the_recreated_pod() -> None:
 
 
 def stale_key_story(make: Callable[[], TimedWorkerQueue]) -> list[tuple[float, str]]:
-    """Play W1 on a whole controller with a queue of this kind."""
-    stage = Stage()
-    stage.brain._queue._first_tries = make()
+    """Play W1 on a whole controller with queues of this kind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eviction_queue, "TimedWorkerQueue", make)
+        stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10), uid="a"))
     gone = stage.play(10)
     stage.at(12).sees(pod(tolerates(10), uid="b"))

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.memory import kept
 from tests.unit.builders import EPOCH, moment, node, pod, ref, taint, tolerates
 from tests.unit.shadow_stage import ShadowStage
 
@@ -11,8 +12,9 @@ from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.facts import PodGone, PodSeen, PodsReleased, PodsSwept
-from taint_eviction.core.objects import Pod, PodDisruption, Toleration
+from taint_eviction.core.objects import NamespacedName, Pod, PodDisruption, Toleration
 from taint_eviction.shadow import shadow as shadow_module
+from taint_eviction.shadow.tracked_pod import TrackedPod, TrackedPods
 
 TAINTED, CLEAN = node(taint()), node()
 
@@ -384,7 +386,7 @@ def test_a_list_of_a_nodes_pods_says_nothing_of_those_of_other_nodes() -> None:
     on.sees(TAINTED, node(taint(), name="n2"), web, db)
     on.sees(replace(db, node_name="n1", resource_version=2))
     on.at(5).observe(PodsSwept("n1", frozenset(), 5.0, 9))
-    assert [on.shadow._tracked.get(uid) is not None for uid in "wd"] == [True, False]
+    assert [tracked.pod.ref.uid for tracked in kept(on.shadow, TrackedPod)] == ["w"]
 
 
 def test_a_restart_of_the_shadow_makes_nobody_look_in_time() -> None:
@@ -399,7 +401,7 @@ def test_a_comparison_is_told_before_it_is_counted() -> None:
     """A new file of the journal begins with the totals, and then has the line itself."""
     on, web = ShadowStage(), pod()
     counted: list[int] = []
-    on.shadow._compared = lambda _found, _now: counted.append(on.shadow.totals.counts.total())
+    on.compared = lambda: counted.append(on.shadow.totals.counts.total())
     on.sees(TAINTED, web)
     on.at(0.5).evicts(web)
     assert (counted, on.shadow.totals.counts.total()) == ([0], 1)
@@ -434,6 +436,5 @@ def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
         (on.evicts if number % 2 else on.deletes)(web)
     on.observe(PodGone(ref("never-seen", "z")), PodSeen(pod(name="late", uid="8", terminating=True)))
     on.at(100)
-    tracked = on.shadow._tracked
-    held = (tracked, on.shadow._open, tracked._uids, tracked._on_nodes, on.shadow._passing)
-    assert [len(each) for each in held] == [0, 0, 0, 0, 0]
+    [tracked] = kept(on.shadow, TrackedPods)
+    assert (kept(on.shadow, TrackedPod), kept(tracked, NamespacedName)) == ([], [])

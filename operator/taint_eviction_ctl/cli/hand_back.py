@@ -72,7 +72,7 @@ def hand_back(**flags: Any) -> None:
     there is no terminal to ask, there is neither Lease nor ConfigMap, or a controller with another Lease adopts; 3 the
     API server cannot be reached, or rights are missing.
     """
-    change_control_state(flags, _undo if flags["undo"] else lambda on: _hand_back(on, flags))
+    change_control_state(flags, _undo if flags["undo"] else lambda on: give_all_back(on, flags))
 
 
 async def _undo(on: Reached) -> ExitCode:
@@ -83,7 +83,8 @@ async def _undo(on: Reached) -> ExitCode:
     return ExitCode.OK
 
 
-async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
+async def give_all_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
+    """Stop adoption, and give the countdowns back; ``flags``: those of the command."""
     pods, unreadable = await list_marked(on.calls)
     if flags["prints"]:
         for pod in pods:

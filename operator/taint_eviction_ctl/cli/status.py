@@ -66,7 +66,10 @@ def status(**flags: Any) -> None:
     query: dict[str, str | int] = {"limit": flags["limit"]}
     if namespace:
         query["namespace"] = namespace
-    ask(flags, lambda asking: _watch(asking, query, flags) if flags["watch"] else _show_once(asking, query, flags))
+    ask(
+        flags,
+        lambda asking: show_repeatedly(asking, query, flags) if flags["watch"] else _show_once(asking, query, flags),
+    )
 
 
 async def whole_status(asking: Ask, query: Mapping[str, str | int]) -> Document:
@@ -108,7 +111,7 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
             click.echo("\n".join(put(partial(status_lines, more=terminating), document)))
 
 
-async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
+async def show_repeatedly(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
     """Show the status repeatedly. After a first answer, a controller that does not answer is asked again."""
     document = await whole_status(asking, query)
     view, show = _view(flags["output"])
