@@ -32,10 +32,6 @@ class RequestInfo:
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
     @property
-    def is_watch(self) -> bool:
-        return self.verb == "watch"
-
-    @property
     def dry_run(self) -> bool:
         return self.query.get("dryRun") == "All"
 

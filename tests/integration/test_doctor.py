@@ -100,7 +100,7 @@ def no_votes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask_nobody(*_: object) -> None:
         pass
 
-    monkeypatch.setattr("taint_eviction_ctl.cli.doctor.learn_time", ask_nobody)
+    monkeypatch.setattr("taint_eviction_ctl.cli.reaching.learn_time", ask_nobody)
 
 
 ADMISSION_POLICY = f"{NAMESPACE}.{NAME}"

@@ -27,14 +27,14 @@ from taint_eviction.cli.visible import visible_in
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest, no_connection
 from taint_eviction.kube.lease import KubernetesLease
-from taint_eviction.login.credentials import CredentialsError, find_connection
+from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import ElectionSettings
 from taint_eviction_ctl.cli.flags import OUTPUT_FLAGS
+from taint_eviction_ctl.cli.reaching import TIMEOUT_SECONDS, reaching
 
-_TIMEOUT_SECONDS = 10.0
 # A Lease whose time is over by more than this has been abandoned.
 _LATE_RENEWAL_SECONDS = 5.0
 SHADOW_LEASE = "taint-eviction-controller-dry-run"
@@ -140,14 +140,14 @@ def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
 @contextlib.asynccontextmanager
 async def asking_at(url: str) -> AsyncIterator[Ask]:
     """Ask the replica at a URL."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)) as session:
 
         async def asking(path: str, query: Mapping[str, str | int]) -> Document:
             try:
                 async with session.get(url + path, params=query) as answer:
                     content = await answer.read()
             except TimeoutError:
-                raise Unanswered(f"{url}: no answer within {_TIMEOUT_SECONDS:g} s") from None
+                raise Unanswered(f"{url}: no answer within {TIMEOUT_SECONDS:g} s") from None
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 why = no_connection(error)
                 raise Unanswered(f"{url} cannot be reached: {why}; does a controller --listen there?") from error
@@ -166,13 +166,8 @@ async def asking_at(url: str) -> AsyncIterator[Ask]:
 
 @contextlib.asynccontextmanager
 async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
-    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
-    try:
-        yield asking_leader(calls, f"{connection.where}: {connection.url}", flags, or_dry_run=clock)
-    finally:
-        await connection.close()
+    async with reaching(flags) as cluster:
+        yield asking_leader(cluster.calls, cluster.where, flags, or_dry_run=cluster.clock)
 
 
 def may_be_dry_run(flags: Mapping[str, Any]) -> bool:
@@ -232,14 +227,11 @@ def _is_over(renewed_epoch: float, duration_seconds: float, clock: ServerClock) 
 @contextlib.asynccontextmanager
 async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[tuple[list[Ask], bool]]:
     """Ask each running pod of the controller in the Lease's namespace; with whether these are all of them."""
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
-    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
     namespace = flags["lease_namespace"]
 
     def at(pod: str) -> Ask:
         async def asking(path: str, query: Mapping[str, str | int]) -> Document:
-            body = await _ask_pod(calls, namespace, pod, flags["port"], path, query)
+            body = await _ask_pod(cluster.calls, namespace, pod, flags["port"], path, query)
             return _document(body, f"pod {namespace}/{pod}")
 
         return asking
@@ -248,16 +240,14 @@ async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[tupl
         async with _by_lease(flags) as asking:
             return await asking(path, query)
 
-    try:
+    async with reaching(flags) as cluster:
         try:
-            answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
+            answer = await cluster.calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
         except CallFailed as error:
-            raise unanswered(f"{connection.where}: {connection.url}", error) from error
+            raise unanswered(cluster.where, error) from error
         # A user that may not list pods, or whose pods have other labels, asks the leader only.
         names = _running(answer.body) if answer.outcome is Outcome.DONE else []
         yield [at(name) for name in names] or [leader], bool(names)
-    finally:
-        await connection.close()
 
 
 def _running(body: Any) -> list[str]:

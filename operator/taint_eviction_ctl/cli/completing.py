@@ -13,11 +13,11 @@ from click.shell_completion import CompletionItem
 
 from taint_eviction.core.objects import ZONE_LABEL
 from taint_eviction.core.text import JsonObject
-from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.item_lists import list_items
-from taint_eviction.login.credentials import Connection, CredentialsError, find_connection, known_contexts
-from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.login.credentials import CredentialsError, known_contexts
 from taint_eviction.runtime.ports import CallFailed
+from taint_eviction_ctl.cli.reaching import ReachedCluster, reaching
 from taint_eviction_ctl.cli.values import NODE_KINDS, ZONE_KINDS
 
 _SECONDS = 3.0
@@ -96,9 +96,9 @@ def complete_names(command: click.Command) -> None:
 class _Reading:
     """A cluster from which names are read."""
 
-    def __init__(self, connection: Connection, calls: ApiCalls) -> None:
-        self._calls = calls
-        self.namespace = connection.namespace or _DEFAULT_NAMESPACE
+    def __init__(self, cluster: ReachedCluster) -> None:
+        self._calls = cluster.calls
+        self.namespace = cluster.connection.namespace or _DEFAULT_NAMESPACE
 
     async def all(self, resource: str, namespace: str = "") -> list[str]:
         """Return the names of the first objects of a kind."""
@@ -121,13 +121,8 @@ class _Reading:
 def _names(flags: Flags, read: Callable[[_Reading], Awaitable[list[str]]]) -> list[str]:
     async def reading() -> list[str]:
         async with asyncio.timeout(_SECONDS):
-            clock = ServerClock()
-            connection = await find_connection(flags.get("kubeconfig"), flags.get("context"), clock)
-            try:
-                calls = ApiCalls(connection.api_client(), _SECONDS, clock.heard_date, lambda *_: None)
-                return await read(_Reading(connection, calls))
-            finally:
-                await connection.close()
+            async with reaching(flags, _SECONDS) as cluster:
+                return await read(_Reading(cluster))
 
     try:
         return asyncio.run(reading())

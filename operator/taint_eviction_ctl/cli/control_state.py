@@ -7,7 +7,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,14 +18,13 @@ from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseS
 from taint_eviction.core.sentences import bracketed
 from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.kube.state_config_map import StateConfigMap, UnusableState
-from taint_eviction.kube.time_calls import ask_time
-from taint_eviction.login.credentials import CredentialsError, find_connection
+from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.status_document import utc_text
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
-from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
 from taint_eviction_ctl.cli.asking import advice
+from taint_eviction_ctl.cli.reaching import reaching
 
 # If more were paused together, only the first are named.
 MAX_NAMES = 3
@@ -69,24 +67,18 @@ def change_control_state(
 
 
 async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]], does: str) -> ExitCode:
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
-    try:
-        timeout_seconds = Settings().call_timeout_seconds
-        calls = ApiCalls(connection.api_client(), timeout_seconds, clock.heard_date, lambda *_: None)
-        where = f"{connection.where}: {connection.url}"
+    async with reaching(flags, Settings().call_timeout_seconds) as cluster:
+        connection, where = cluster.connection, cluster.where
         complain(f"{does} {connection.url} ({connection.where}) as {connection.user}")
-        state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
+        state = StateConfigMap(cluster.calls, flags["lease_namespace"], flags["lease_name"])
         try:
-            ask = partial(ask_time, calls, connection)
-            learning = partial(learn_time, clock, ask, COMMAND_SECONDS)
-            return await change(Reached(state, calls, clock, where, connection.user, learning))
+            return await change(
+                Reached(state, cluster.calls, cluster.clock, where, connection.user, cluster.learn_time)
+            )
         except UnusableState as error:
             raise UnusableState(f"{where}: {error}; nothing was changed") from error
         except CallFailed as error:
             raise CallFailed(f"{where}: {error}; {_advice(error, state)}") from error
-    finally:
-        await connection.close()
 
 
 def _advice(error: CallFailed, state: StateConfigMap) -> str:

@@ -13,20 +13,16 @@ from taint_eviction.cli.connection import KUBECONFIG_FLAGS, PORT_FLAG, flag, wit
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import visible
-from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.kube.preflight import reach
-from taint_eviction.kube.time_calls import ask_time
-from taint_eviction.login.credentials import CredentialsError, find_connection
-from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction_ctl.cli.asking import located
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import DOCTOR_LEASE_FLAGS, output_flag, verb
+from taint_eviction_ctl.cli.reaching import reaching
 from taint_eviction_ctl.cli.tables import wrapped
 from taint_eviction_ctl.installation.checks import CheckResult, Installation, State
 
-_TIMEOUT_SECONDS = 10.0
 _COLOURS = {State.FINE: "green", State.WRONG: "red", State.UNCHECKED: "yellow"}
 # These say nothing about an installation, and anybody may read them.
 _OF_THE_CLUSTER = frozenset({"versions", "time"})
@@ -75,18 +71,14 @@ def _exit_code(findings: Sequence[CheckResult], strict: bool) -> ExitCode:
 
 
 async def _examine(flags: Mapping[str, Any]) -> list[CheckResult]:
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
-    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
-    try:
-        await reach(calls)
-        namespace, name, port = flags["lease_namespace"], flags["lease_name"], flags["port"]
-        await learn_time(clock, partial(ask_time, calls, connection), COMMAND_SECONDS)
-        return await Installation(calls, namespace, name, port, clock).examine()
-    except CallFailed as error:
-        raise located(f"{connection.where}: {connection.url}", error) from error
-    finally:
-        await connection.close()
+    async with reaching(flags) as cluster:
+        try:
+            await reach(cluster.calls)
+            namespace, name, port = flags["lease_namespace"], flags["lease_name"], flags["port"]
+            await cluster.learn_time()
+            return await Installation(cluster.calls, namespace, name, port, cluster.clock).examine()
+        except CallFailed as error:
+            raise located(cluster.where, error) from error
 
 
 def _document(findings: Sequence[CheckResult]) -> dict[str, Any]:

@@ -12,18 +12,16 @@ import click
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.kube.api_calls import ApiCalls
-from taint_eviction.login.credentials import CredentialsError, find_connection
-from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_ctl.cli.asking import Document, located, put
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.failover_views import stuck_lines, terminating_line
+from taint_eviction_ctl.cli.reaching import reaching
 from taint_eviction_ctl.failover.cluster import FailoverReader
 from taint_eviction_ctl.failover.document import free_document, held_document, stuck_document, unread_document
 from taint_eviction_ctl.failover.wording import not_allowed
 
-_TIMEOUT_SECONDS = 10.0
 # The status does not wait longer for a secondary line.
 _COUNT_SECONDS = 3.0
 
@@ -31,15 +29,11 @@ _COUNT_SECONDS = 3.0
 @contextlib.asynccontextmanager
 async def _reading(flags: Mapping[str, Any]) -> AsyncIterator[FailoverReader]:
     """Reach the cluster of the kubeconfig; raise ``CredentialsError`` or, with its place, ``CallFailed``."""
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
-    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
-    try:
-        yield FailoverReader(calls, lambda: clock.now().server_epoch, connection.where)
-    except CallFailed as error:
-        raise located(f"{connection.where}: {connection.url}", error) from error
-    finally:
-        await connection.close()
+    async with reaching(flags) as cluster:
+        try:
+            yield FailoverReader(cluster.calls, lambda: cluster.clock.now().server_epoch, cluster.connection.where)
+        except CallFailed as error:
+            raise located(cluster.where, error) from error
 
 
 async def examine(key: NamespacedName, flags: Mapping[str, Any]) -> Document:

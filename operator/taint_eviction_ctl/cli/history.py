@@ -22,9 +22,9 @@ from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_fl
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
-from taint_eviction_ctl.cli.history_sources import reading_cluster
 from taint_eviction_ctl.cli.near_pods import near_pods, own_namespace
 from taint_eviction_ctl.cli.pictures import html_option, write_page
+from taint_eviction_ctl.cli.reaching import reaching
 from taint_eviction_ctl.cli.tables import about_lines, fact_lines, table_lines, wrapped
 from taint_eviction_ctl.cli.values import DAY_SECONDS, PastTime, TimeOfDay, one_object
 from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
@@ -167,10 +167,10 @@ async def _now(flags: Mapping[str, Any], asking: Ask) -> float:
     except Unanswered:
         if flags["server"]:
             raise
-    async with reading_cluster(flags) as (calls, clock):
+    async with reaching(flags) as cluster:
         with contextlib.suppress(CallFailed):
-            await calls.make(ApiRequest("get", "version", url_path="/version"))
-        return clock.now().server_epoch
+            await cluster.calls.make(ApiRequest("get", "version", url_path="/version"))
+        return cluster.clock.now().server_epoch
 
 
 def said_back(query: Mapping[str, str | int]) -> Document:

@@ -14,17 +14,16 @@ import orjson
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.text import JsonObject, one_line
 from taint_eviction.files.kubernetes_times import format_micro_time, format_rfc3339, parse_rfc3339
-from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
+from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.kube.json_fields import Unreadable
-from taint_eviction.login.credentials import CredentialsError, find_connection
+from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.event_recorder import marking_for_deletion
 from taint_eviction.reporting.outcome_keeper import read_kept
-from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import history_name
+from taint_eviction_ctl.cli.reaching import reaching
 
-_TIMEOUT_SECONDS = 10.0
 _REASON = "TaintManagerEviction"
 _DRY_RUN = "Dry run: "
 # Events are read in pages; a tenant may have written many.
@@ -53,24 +52,13 @@ class Source:
         self.away = isinstance(error, CallFailed) and error.reason is FailureReason.NO_ANSWER
 
 
-@contextlib.asynccontextmanager
-async def reading_cluster(flags: Mapping[str, Any]) -> AsyncIterator[tuple[ApiCalls, ServerClock]]:
-    """Reach the cluster of the kubeconfig; raise ``CredentialsError``."""
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
-    try:
-        yield ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None), clock
-    finally:
-        await connection.close()
-
-
 async def kept_outcomes(flags: Mapping[str, Any]) -> Source:
     """Read what the leader has kept."""
     key = NamespacedName(flags["lease_namespace"], history_name(flags["lease_name"]))
     source = Source(f"ConfigMap {key}")
     try:
-        async with reading_cluster(flags) as (calls, _):
-            _, record = await read_kept(calls, key)
+        async with reaching(flags) as cluster:
+            _, record = await read_kept(cluster.calls, key)
     except (CredentialsError, CallFailed, Unreadable) as error:
         source.not_read(error)
         return source
@@ -94,9 +82,9 @@ async def event_outcomes(flags: Mapping[str, Any], query: Mapping[str, str | int
     where = namespace or str(query.get("namespace", ""))
     call = ApiRequest("list", "events", where, query={"fieldSelector": ",".join(selected)})
     try:
-        async with reading_cluster(flags) as (calls, clock), contextlib.aclosing(list_items(calls, call, _row)) as rows:
+        async with reaching(flags) as cluster, contextlib.aclosing(list_items(cluster.calls, call, _row)) as rows:
             async for count, row in _counted(rows):
-                ahead = (parse_rfc3339(row["time"]) or 0.0) > clock.now().server_epoch + _AHEAD_SECONDS
+                ahead = (parse_rfc3339(row["time"]) or 0.0) > cluster.clock.now().server_epoch + _AHEAD_SECONDS
                 if row["dryRun"] == dry_run and not ahead:
                     source.outcomes.append(row)
                 if count >= _MAX_EVENTS:

@@ -13,14 +13,13 @@ from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node
-from taint_eviction.login.credentials import CredentialsError, find_connection
-from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import Unanswered
 from taint_eviction_ctl.cli.history_reads import remembered
+from taint_eviction_ctl.cli.reaching import reaching
 from taint_eviction_ctl.failover.objects import read_pod_object
 
-_TIMEOUT_SECONDS = 10.0
 _DEFAULT_NAMESPACE = "default"
 # Of pods elsewhere that are gone, so many are suggested, with these facts.
 _MAX_REMEMBERED = 3
@@ -30,11 +29,10 @@ _ABOUT_GONE = ("outcome", "node", "time", "dryRun")
 async def own_namespace(flags: Mapping[str, Any]) -> str:
     """Return the namespace of the kubeconfig's context, which kubectl uses if none is given."""
     try:
-        connection = await find_connection(flags["kubeconfig"], flags["context"], ServerClock())
+        async with reaching(flags) as cluster:
+            return cluster.connection.namespace or _DEFAULT_NAMESPACE
     except CredentialsError:
         return _DEFAULT_NAMESPACE
-    await connection.close()
-    return connection.namespace or _DEFAULT_NAMESPACE
 
 
 async def near_pods(key: NamespacedName, flags: Mapping[str, Any]) -> JsonObject:
@@ -60,18 +58,18 @@ async def near_pods(key: NamespacedName, flags: Mapping[str, Any]) -> JsonObject
 async def _near(key: NamespacedName, names: set[str], flags: Mapping[str, Any]) -> str | None:
     """Return a similar name; ``names``: those in that namespace that are remembered."""
     with contextlib.suppress(CredentialsError, CallFailed):
-        async with _calls(flags) as calls:
-            names |= {found.name async for found in _list(calls, ApiRequest("list", "pods", key.namespace))}
+        async with reaching(flags) as cluster:
+            names |= {found.name async for found in _list(cluster.calls, ApiRequest("list", "pods", key.namespace))}
             if key.name in names:
                 return None
             if name := nearest(key.name, sorted(names)):
                 return f"{key.namespace}/{name}"
             query = {"fieldSelector": f"metadata.name={key.name}"}
-            elsewhere = [found async for found in _list(calls, ApiRequest("list", "pods", query=query))]
+            elsewhere = [found async for found in _list(cluster.calls, ApiRequest("list", "pods", query=query))]
             if elsewhere:
                 return str(min(elsewhere))
             for kind in ("node", "namespace"):
-                if (await calls.make(ApiRequest("get", f"{kind}s", name=key.name))).outcome is Outcome.DONE:
+                if (await cluster.calls.make(ApiRequest("get", f"{kind}s", name=key.name))).outcome is Outcome.DONE:
                     return f"{kind}/{key.name}"
             return None
     name = None if key.name in names else nearest(key.name, sorted(names))
@@ -92,8 +90,11 @@ async def owner_pods(namespace: str, owner: str, flags: Mapping[str, Any]) -> li
         return {"name": pod.name, "phase": pod.phase, "node": pod.node or None, "created": created}
 
     try:
-        async with _calls(flags) as calls:
-            found = {pod["name"]: pod async for pod in list_items(calls, ApiRequest("list", "pods", namespace), living)}
+        async with reaching(flags) as cluster:
+            found = {
+                pod["name"]: pod
+                async for pod in list_items(cluster.calls, ApiRequest("list", "pods", namespace), living)
+            }
     except (CredentialsError, CallFailed):
         return None
     return sorted(found.values(), key=lambda pod: (pod["created"] or "", pod["name"]), reverse=True)
@@ -102,8 +103,8 @@ async def owner_pods(namespace: str, owner: str, flags: Mapping[str, Any]) -> li
 async def no_execute_taints(node: str, flags: Mapping[str, Any]) -> list[str]:
     """Return the NoExecute taints of a node; none also if it is gone, or the user may not read it."""
     with contextlib.suppress(CredentialsError, CallFailed, MalformedObject):
-        async with _calls(flags) as calls:
-            answer = await calls.make(ApiRequest("get", "nodes", name=node))
+        async with reaching(flags) as cluster:
+            answer = await cluster.calls.make(ApiRequest("get", "nodes", name=node))
             if answer.outcome is Outcome.DONE:
                 return [str(taint) for taint in read_node(answer.body).value.taints if taint.effect == NO_EXECUTE]
     return []
@@ -112,22 +113,12 @@ async def no_execute_taints(node: str, flags: Mapping[str, Any]) -> list[str]:
 async def absent_object(kind: str, name: str, flags: Mapping[str, Any]) -> str:
     """Return that no node or namespace has this name, and a suggestion; "" if one has, or the user may not read it."""
     with contextlib.suppress(CredentialsError, CallFailed):
-        async with _calls(flags) as calls:
-            answer = await calls.make(ApiRequest("get", f"{kind}s", name=name))
+        async with reaching(flags) as cluster:
+            answer = await cluster.calls.make(ApiRequest("get", f"{kind}s", name=name))
             if answer.outcome is Outcome.ABSENT:
-                known = sorted([found.name async for found in _list(calls, ApiRequest("list", f"{kind}s"))])
+                known = sorted([found.name async for found in _list(cluster.calls, ApiRequest("list", f"{kind}s"))])
                 return f"there is no {kind} {name!r}{did_you_mean(name, known)}"
     return ""
-
-
-@contextlib.asynccontextmanager
-async def _calls(flags: Mapping[str, Any]) -> AsyncIterator[ApiCalls]:
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
-    try:
-        yield ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
-    finally:
-        await connection.close()
 
 
 def _list(calls: ApiCalls, request: ApiRequest) -> AsyncIterator[NamespacedName]:

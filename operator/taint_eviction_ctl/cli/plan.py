@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,10 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.text import did_you_mean
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
-from taint_eviction.kube.api_calls import ApiCalls
 from taint_eviction.kube.state_config_map import StateConfigMap
-from taint_eviction.kube.time_calls import ask_time
-from taint_eviction.login.credentials import CredentialsError, find_connection
-from taint_eviction.runtime.clock import ServerClock, read_wall
+from taint_eviction.login.credentials import CredentialsError
+from taint_eviction.runtime.clock import read_wall
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
 from taint_eviction_ctl.cli.asking import located
 from taint_eviction_ctl.cli.control_state import held_back, state_flags
@@ -41,6 +37,7 @@ from taint_eviction_ctl.cli.flags import NO_HEADERS_FLAG, output_flag, repeated_
 from taint_eviction_ctl.cli.pictures import html_option, write_page
 from taint_eviction_ctl.cli.plan_views import print_plan
 from taint_eviction_ctl.cli.progress import Progress
+from taint_eviction_ctl.cli.reaching import reaching
 from taint_eviction_ctl.cli.values import NODE_KINDS, ZONE_KINDS, When
 from taint_eviction_ctl.picture.of_plan import picture_of_plan
 from taint_eviction_ctl.planning.adoption import add_adoption
@@ -249,25 +246,20 @@ def _instant(when: tuple[bool, float] | None, now: float) -> float:
 async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, Any]) -> Plan:
     if flags["now"] is not None:
         raise WrongChange("--now is for files: a cluster has its own clock")
-    clock = ServerClock()
-    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     progress = Progress()
-    try:
-        calls = ApiCalls(connection.api_client(), flags["call_timeout"], clock.heard_date, lambda *_: None)
+    async with reaching(flags, flags["call_timeout"]) as cluster:
         try:
-            inventory = await read_cluster(calls, progress, _namespace(flags))
+            inventory = await read_cluster(cluster.calls, progress, _namespace(flags))
         except CallFailed as error:
-            raise located(f"{connection.where}: {connection.url}", error) from error
-        await learn_time(clock, partial(ask_time, calls, connection), COMMAND_SECONDS)
+            raise located(cluster.where, error) from error
+        await cluster.learn_time()
         progress.done(len(inventory))
-        made = _plan(inventory, changes, settings, clock.now(), flags)
-        made.asked = _asked(made, f"{connection.where}: {connection.url}", flags)
-        await try_evictions(calls, made)
-        state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
+        made = _plan(inventory, changes, settings, cluster.clock.now(), flags)
+        made.asked = _asked(made, cluster.where, flags)
+        await try_evictions(cluster.calls, made)
+        state = StateConfigMap(cluster.calls, flags["lease_namespace"], flags["lease_name"])
         await _add_holds(made, state, settings, flags)
         return made
-    finally:
-        await connection.close()
 
 
 async def _add_holds(made: Plan, state: StateConfigMap, settings: Settings, flags: dict[str, Any]) -> None:
