@@ -175,9 +175,11 @@ class _ControlStateTrace(Timeline):
             self.decided("decides_to_open", process_of[store], latch)
             await write(store, latch)
 
-        async def close_latch(store: SimulatedControlStateStore, latch: Latch, closed_epoch: float) -> None:
+        async def close_latch(
+            store: SimulatedControlStateStore, latch: Latch, closed_epoch: float, closed_by: str = ""
+        ) -> None:
             self.decided("decides_to_reset", process_of[store], latch)
-            await close(store, latch, closed_epoch)
+            await close(store, latch, closed_epoch, closed_by)
 
         async def end_pauses(store: SimulatedControlStateStore, ended: Mapping[PauseScope, Pause]) -> None:
             self.decided("decides_to_remove_pause", process_of[store], frozenset(ended.values()))
