@@ -5,6 +5,7 @@ A trace has the model's ticks, so that the properties about times are judged, to
 
 import asyncio
 import dataclasses
+import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -267,10 +268,9 @@ class _EnvironmentOfAWalk:
         return {"tolerate": {"pod": "web-0", "tolerations": tolerations}}
 
     def _keep_from_reading(self, when: float, then: Sequence[Move]) -> None:
-        """Keep the leader from reading what was just ordered until it reads in the walk."""
-        names = [move.name for move in then]
-        ends = [names.index(name) for name in ("leader_reads", "leader_ends") if name in names]
-        seconds = sum(map(self._seconds, then[: min(ends, default=len(then))]))
+        """Keep the leader from reading what was just ordered until it reads in the walk, or ends in one of two ways."""
+        until = itertools.takewhile(lambda move: not move.name.startswith(("leader_reads", "leader_ends")), then)
+        seconds = sum(map(self._seconds, until))
         if seconds > self._play.tick_seconds:
             unread = {"call": "readControlState", "for": round(seconds, 2)}
             self._made.append({"at": round(when - 0.01, 2), "refuse": unread})
