@@ -16,6 +16,7 @@
 
 #define BEFORE (LAG + 2)     /* a countdown is taken over this long before the built-in's timer */
 #define ENOUGH (BEFORE + 1)  /* one request that is already under way, one mark, and its being seen */
+#define SLACK (TRACED * 2)    /* ticks of a trace are not the leader's: its 10 s have two or three of them */
 #define BACK_AT_ONCE (MISTAKE == 1) /* gives back before the built-in must have seen the mark */
 #define DUE_ONLY (MISTAKE == 2) /* only the toleration with the nearest deadline is marked */
 #define PAUSED_TOO (MISTAKE == 3) /* nothing is taken over while evictions are paused */
@@ -31,7 +32,7 @@ byte able;                           /* for how long an undisturbed leader has b
 #define seconds(i) (counts(i) -> spec[i] : NEVER)
 #define least (seconds(0) < seconds(N - 1) -> seconds(0) : seconds(N - 1))
 #define to_mark(i) (known(i) && spec[i] < MARK && (!DUE_ONLY || spec[i] == least))
-#define seen_without (without > LAG || anew && earliest > BEFORE || BACK_AT_ONCE)
+#define seen_without (without > LAG || anew && earliest + SLACK > BEFORE || BACK_AT_ONCE)
 #define to_give_back(i) (noted(i) && (!adopts || !taint[i] && seen_without))
 #define takes_over (up && adopts && !paused && some(to_mark))
 /* A leader that adopts does this before the next tick. */
