@@ -41,13 +41,13 @@ def waiting_uids(records: Iterable[PodRecord]) -> list[str]:
 def fill_anew(brain: Controller, now: float) -> None:
     """Throw each hint away and put it where the pod's record says, one after the other; whose turn it is stays.
 
-    The only pod that is due keeps its place: a queue that is empty forgets whose turn it is.
+    Due pods keep their places where only one of them may go: a queue in which none may go forgets whose turn it is.
     """
     [queue], [take_backs] = kept(brain, EvictionQueue), kept(brain, TakeBacks)
-    due = Counter(_due_as(record.state) for record in brain.pods)
+    free = Counter(_due_as(record.state) for record in brain.pods if not _is_blocked(brain, record.state))
     for record in sorted(brain.pods, key=lambda each: each.turn):
         state = record.state
-        if isinstance(state, WaitingState) and (due[_due_as(state)] > 1 or not isinstance(state, Queued)):
+        if isinstance(state, WaitingState) and (free[_due_as(state)] > 1 or not isinstance(state, Queued)):
             queue.cancel(record)
             record.state = state
             queue.place(record.ref, state, now)
@@ -64,3 +64,8 @@ def fill_anew(brain: Controller, now: float) -> None:
 def _due_as(state: PodState) -> tuple[bool, bool] | None:
     """Return what the turns of a due pod go by; None: it is not due."""
     return (state.schedule.retry, state.schedule.unanswered) if isinstance(state, Queued) else None
+
+
+def _is_blocked(brain: Controller, state: PodState) -> bool:
+    """Return whether a guard blocks the flow of a due pod."""
+    return isinstance(state, Queued) and brain.guards.blocking_flow(state.schedule.flow) is not None
