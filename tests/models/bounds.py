@@ -26,6 +26,7 @@ LARGER: Mapping[str, Mapping[str, Bounds]] = {
         "timers, longer requests": {"LIFE": 4, "LATES": 1, "LAG": 1, "N": 2},
         "timers, two late requests": {"LIFE": 2, "LATES": 2, "LAG": 1, "N": 1},
         "timers, later watches": {"LIFE": 2, "LATES": 1, "LAG": 2, "N": 2},
+        "two taints, the leader's watch lags": {**_POD, "N": 2, "WATCH": 1},
     },
     "deadlines": {"deadlines, two late requests": {"LIFE": 2, "LATES": 2, "LAG": 1, "N": 2}},
     "elections": {"elections, longer": {"RENEW": 4, "RELEASES": 1}},

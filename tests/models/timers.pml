@@ -14,8 +14,9 @@
  */
 #include "tolerations.h"
 
-#define BEFORE (LAG + 2)     /* a countdown is taken over this long before the built-in's timer */
-#define ENOUGH (BEFORE + 1)  /* one request that is already under way, one mark, and its being seen */
+#define BEFORE (LAG + 2 + WATCH) /* a countdown is taken over this long before the built-in's timer */
+/* One request that is already under way, one mark, another for what the watch had not brought, and its being seen. */
+#define ENOUGH (BEFORE + 1)
 #define SLACK (TRACED * 2)    /* ticks of a trace are not the leader's: its 10 s have two or three of them */
 #define BACK_AT_ONCE (MISTAKE == 1) /* gives back before the built-in must have seen the mark */
 #define DUE_ONLY (MISTAKE == 2) /* only the toleration with the nearest deadline is marked */

@@ -2,25 +2,30 @@
  *
  * ASSUMPTIONS, with those of requests.h
  *  5. The owner changes the first toleration only, to SHORT or LONG ticks, or to "indefinitely".
- * BOUNDS  N: tolerations of the pod, 1 or 2; LAG: ticks until the built-in controller sees a change (timers.pml).
+ * BOUNDS  N: tolerations of the pod, 1 or 2; LAG: ticks until the built-in controller sees a change (timers.pml);
+ *         WATCH: 1: the leader sees a taint before the next tick, 0: at once; in a trace it lags, too.
  */
 #include "requests.h"
 
-#define SHORT (LAG + 3)
-#define LONG (LAG + 4)
+#ifndef WATCH
+#define WATCH 0
+#endif
+#define SHORT (LAG + 3 + WATCH)
+#define LONG (LAG + 4 + WATCH)
 #define MARK 14              /* MaxInt64 */
 #define NEVER 15             /* "indefinitely" */
 
 mtype = { taint_1, untaint_1, owner_short };
 bool taint[N];
-bool watched[N];                     /* in a trace: the taints as the leader's watch has brought them */
+bool watched[N];                     /* the taints as the leader's watch has brought them, where it lags */
 byte spec[N], note[N];
 bool adopts, order;                  /* the leader takes over; people have ordered that nobody does */
 
 #define some(p) (p(0) || p(N - 1))
+#define LAGS (TRACED || WATCH)
 #define unwatched(i) (watched[i] != taint[i])
-#define known(i) (TRACED -> watched[i] : taint[i])
-#define watched_in_time (!TRACED || !some(unwatched))
+#define known(i) (LAGS -> watched[i] : taint[i])
+#define watched_in_time (!LAGS || !some(unwatched))
 #define each_toleration(...) each(i, N, __VA_ARGS__)
 #define noted(i) (spec[i] == MARK && note[i])
 #define send(what, p) mine.kind = what; each_toleration(mine.which = mine.which | p(i) << i)
@@ -36,7 +41,7 @@ inline decide(r) {
     forget(r) }
 inline learn() { skip }              /* the leader learns no more than what stands at the pod */
 #define NODE_AND_OWNER \
-    HIDDEN(0, leader_reads, TRACED && some(unwatched)) each_toleration(watched[i] = taint[i]) } \
+    HIDDEN(0, leader_reads, LAGS && some(unwatched)) each_toleration(watched[i] = taint[i]) } \
     MOVE(0, (taint[0] -> untaint_0 : taint_0), true) toggle(0) } \
     MOVE(0, (taint[N - 1] -> untaint_1 : taint_1), N == 2) toggle(N - 1) } \
     MOVE(0, owner_short, spec[0] != SHORT) owner_sets(SHORT) } \
