@@ -23,6 +23,7 @@ from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.audit import Trace
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.replay import sleep_until
+from taint_eviction_lab.simulation.replica import BUILT_IN
 from taint_eviction_lab.simulation.scenario import Scenario, parsed_scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
@@ -249,5 +250,7 @@ def note_hold(action: do.Action, stage: ReplayStage, oracle: ExplorationOracle) 
         oracle.adoption.restart(action.replica, action.adopts)
     if isinstance(action, do.ChangePolicy):
         oracle.change_rules(action.rules, virtual_now())
-    if isinstance(action, do.Freeze) and (process := stage.replicas[action.replica - 1].process) is not None:
-        oracle.suspension.hindered(process.name, virtual_now() + action.for_seconds)
+    if isinstance(action, do.Freeze) and action.replica != BUILT_IN:
+        process = stage.replicas[action.replica - 1].process
+        if process is not None:
+            oracle.suspension.hindered(process.name, virtual_now() + action.for_seconds)
