@@ -8,6 +8,7 @@ import contextlib
 import inspect
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from taint_eviction.cli import cli
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ("-m", "taint_eviction")
+LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC [A-Z]+ .*\n", re.MULTILINE)
 
 
 async def start(
@@ -55,9 +57,12 @@ class CommandResult(NamedTuple):
 
 
 async def invoked(*words: str) -> CommandResult:
-    """Run a command in a thread of this process; the output is the same, and no interpreter has to start."""
+    """Run a command in a thread of this process; the output is the same, and no interpreter has to start.
+
+    Lines that a controller in this process logs meanwhile are left out: they are not the command's.
+    """
     result = await asyncio.to_thread(CliRunner().invoke, cli, words, catch_exceptions=False)
-    return CommandResult(result.exit_code, result.stdout, result.stderr)
+    return CommandResult(result.exit_code, result.stdout, LOG_LINE.sub("", result.stderr))
 
 
 async def output_of(*words: str) -> str:
