@@ -171,19 +171,33 @@ async def test_a_virtual_machine_that_kubevirt_moves_away_is_told_from_a_busy_se
     assert any("KubeVirt moves the virtual machines in 1 pod away" in note for note in document["notes"])
 
 
-async def test_a_webhook_that_does_not_answer_is_asked_about_few_pods(server: ApiServer, config: str) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"hang": True},
+        {"delay_seconds": 0.7, "status": 500, "message": 'failed calling webhook "w": context deadline exceeded'},
+        {"delay_seconds": 0.7},
+    ],
+    ids=["it hangs", "its timeout is shorter than that of calls", "it allows each after a while"],
+)
+async def test_a_slow_webhook_is_asked_about_few_pods(
+    server: ApiServer, config: str, fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its namespace is not asked again, so that it keeps nobody waiting for the plan; others are asked."""
-    for namespace, count in (("hangs", 60), ("answers", 20)):
+    monkeypatch.setattr("taint_eviction_ctl.planning.cluster._LONG_SECONDS", 0.6)
+    for namespace, count in (("slow", 60), ("answers", 20)):
         server.create("namespaces", {"metadata": {"name": namespace}})
         for index in range(count):
             body = pod_object(namespace, f"web-{index}", "n1", timestamp=server.clock.timestamp())
             body["metadata"]["labels"] = {"app": "web"}
             server.create("pods", body)
         protect(server, "web", 0, namespace)
-    webhook = server.faults.add(resource="pods/eviction", namespace="hangs", hang=True)
+    webhook = server.faults.add(resource="pods/eviction", namespace="slow", **fault)
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict", "--call-timeout", "1s")
     assert 0 < webhook.hits <= 10
-    assert any("allows 20 and refuses 0; 60 could not be asked" in note for note in document["notes"])
+    allowed = 20 if "hang" in fault or "status" in fault else 20 + webhook.hits
+    said = f"allows {allowed} and refuses 0; {80 - allowed} could not be asked"
+    assert any(said in note for note in document["notes"])
 
 
 async def test_a_webhook_that_names_the_eviction_api_is_no_missing_right(server: ApiServer, config: str) -> None:

@@ -10,6 +10,7 @@ from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.evictions import eviction_body
 from taint_eviction.kube.item_lists import list_items
+from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_ctl.planning.disruption_budgets import EvictionVerdict
 from taint_eviction_ctl.planning.inventory import Inventory
@@ -25,7 +26,9 @@ _TRIES_AT_ONCE = 10
 # For pods beyond this number only the arithmetic counts.
 _MAX_TRIES = 500
 _NO_RIGHT = "this user may not create pods/eviction: the API server does not confirm what is said of budgets"
-_SILENT = "the API server was not asked: it has not answered for another pod of this namespace"
+# A namespace is not asked again after an answer that took longer: its webhook chooses how long each one takes.
+_LONG_SECONDS = 2.0
+_SLOW = "the API server was not asked: it took long, or did not answer, for another pod of this namespace"
 
 
 async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespace: str = "") -> Inventory:
@@ -77,7 +80,7 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
 
     The server forgets a dry run, so it answers for each pod as if that were the only one: a budget that allows one
     disruption allows each of five pods here. Only the arithmetic shows that it does not allow all five. A namespace
-    whose webhook does not answer is not asked again: nobody is to wait for hundreds of its pods.
+    whose webhook answers slowly or not at all is not asked again: nobody is to wait for hundreds of its pods.
     """
     wanted = [pod for pod in plan.leaving if pod.asks and pod.budgets]
     if len(wanted) > _MAX_TRIES:
@@ -85,15 +88,17 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
             f"only the first {_MAX_TRIES} of {len(wanted)} pods with budgets were tried on the API server"
         )
     refused = asyncio.Event()
-    silent: set[str] = set()
+    slow: set[str] = set()
     turn = asyncio.Semaphore(_TRIES_AT_ONCE)
 
     async def try_one(pod: PlannedPod) -> None:
         async with turn:
-            if pod.ref.key.namespace in silent:
-                pod.server_answer = _SILENT
+            if pod.ref.key.namespace in slow:
+                pod.server_answer = _SLOW
             elif not refused.is_set():
-                await _try(calls, pod, refused, silent)
+                began_at = read_monotonic()
+                if not await _try(calls, pod, refused) or read_monotonic() - began_at >= _LONG_SECONDS:
+                    slow.add(pod.ref.key.namespace)
 
     await asyncio.gather(*(try_one(pod) for pod in wanted[:_MAX_TRIES]))
     if refused.is_set():
@@ -102,7 +107,8 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
         plan.notes.append(_confirmed(wanted[:_MAX_TRIES]))
 
 
-async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event, silent: set[str]) -> None:
+async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event) -> bool:
+    """Ask about one pod; return whether there was an answer."""
     key, body = pod.ref.key, eviction_body(pod.ref)
     try:
         answer = await calls.make(
@@ -110,8 +116,7 @@ async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event, silent:
         )
     except CallFailed as error:
         pod.server_answer = f"the API server could not be asked: {error}"
-        silent.add(key.namespace)
-        return
+        return False
     failure = answer.failure
     if failure is None:
         pod.server_allows = True
@@ -123,6 +128,7 @@ async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event, silent:
     else:
         pod.server_allows, pod.moves_away = False, failure.evacuates
         pod.server_answer = f"the API server says: {failure}"
+    return True
 
 
 def _confirmed(asked: Sequence[PlannedPod]) -> str:
