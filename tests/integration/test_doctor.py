@@ -436,6 +436,35 @@ async def test_pods_that_only_say_that_they_are_a_controller_are_no_installation
     assert found["built-in controller"]["advice"].startswith("both evict")
 
 
+def add_mirror_pod(at: ClientStage, name: str, node: str, *arguments: str) -> None:
+    """Create a pod as a kubelet's credential may in any namespace: with any labels and flags, without an account."""
+    add_replica(at, name, node, __version__, *arguments)
+    pod = at.server.get("pods", name, NAMESPACE) or {}
+    at.server.delete("pods", name, NAMESPACE, grace_period_seconds=0)
+    del pod["spec"]["serviceAccountName"]
+    metadata = {field: pod["metadata"][field] for field in ("name", "namespace", "labels")}
+    pod["metadata"] = {**metadata, "annotations": {"kubernetes.io/config.mirror": "x"}}
+    at.server.create("pods", pod)
+
+
+async def test_a_mirror_pod_beside_a_deployment_is_no_replica(at: ClientStage, tmp_path: Path) -> None:
+    """Whoever has a kubelet's credential would choose which Lease, ConfigMap and account are looked at."""
+    install(at)
+    add_mirror_pod(at, "a-mirror", "n1", "--adopt", "--breaker", "--leader-elect-resource-name=mine")
+    said = " ".join((await doctor(tmp_path)).stdout.split())
+    for found in ("ok replicas 2 replicas, 2 ready, on 2 nodes", "ok leader one_1", "ok guards none is on"):
+        assert found in said
+    assert f"pods in {NAMESPACE}: pod a-mirror on node n1 has no account, as others have, and is left out" in said
+
+
+async def test_a_mirror_pod_is_no_second_replica(at: ClientStage, tmp_path: Path) -> None:
+    """The loss of the one replica's node stops evictions, whatever pod is Ready elsewhere."""
+    install(at)
+    at.server.delete("pods", "two", NAMESPACE, grace_period_seconds=0)
+    add_mirror_pod(at, "two", "n2")
+    assert (await findings(tmp_path))["replicas"]["found"] == "1 replica, 1 ready, on 1 node"
+
+
 async def test_replicas_of_two_versions_are_reported_as_wrong(at: ClientStage, tmp_path: Path) -> None:
     """A rollout has not finished; both versions are named."""
     add_replica(at, "one", "n1", "0.1.0")

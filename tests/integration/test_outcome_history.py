@@ -63,6 +63,19 @@ async def listed(*words: str) -> list[dict[str, Any]]:
     return outcomes
 
 
+async def test_a_pod_without_an_account_beside_replicas_is_not_believed(tmp_path: Path) -> None:
+    """A kubelet's credential may create one in any namespace, with any labels, at any address."""
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as real:
+        server.patch("pods", "at-127-0-0-1", {"spec": {"serviceAccountName": "a"}}, LEASE.lease_namespace)
+        pod = pod_object(LEASE.lease_namespace, "mirror", "n1", timestamp=server.clock.timestamp())
+        pod["metadata"]["labels"] = LABELS
+        server.create("pods", {**pod, "status": {"phase": "Running", "podIP": "127.0.0.3"}})
+        await until(real.application.gate.may_act)
+        said = await invoked("history", "-o", "json", *flags)
+        assert said.code == 0
+        assert "mirror" not in said.complaints
+
+
 async def test_a_dry_run_beside_the_controller_adds_no_evictions_to_its_answers(tmp_path: Path) -> None:
     """The dry run's evictions are shown only if the dry run itself is asked, and are marked as such."""
     async with cluster(tmp_path, "n1") as (server, port, flags):

@@ -254,6 +254,8 @@ def _running(body: Any) -> list[str]:
     """Return the names of the running pods in a list; a malformed list has none."""
     items = body.get("items") if isinstance(body, dict) else None
     pods = [pod for pod in items or () if isinstance(pod, dict)]
+    # A node's kubelet may create pods with any labels, but none with an account.
+    pods = [pod for pod in pods if (pod.get("spec") or {}).get("serviceAccountName")] or pods
     parts = [(pod.get("metadata") or {}, pod.get("status") or {}) for pod in pods]
     return [str(metadata["name"]) for metadata, status in parts if "name" in metadata and _runs(status)]
 

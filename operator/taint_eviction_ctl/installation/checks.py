@@ -36,7 +36,7 @@ from taint_eviction_ctl.installation.guards import (
     find_kept_on_lost_nodes,
     find_lost_guards,
 )
-from taint_eviction_ctl.installation.pretenders import that_may
+from taint_eviction_ctl.installation.pretenders import beside_accounts, that_may
 from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
 
 # The first minor version in which the built-in controller is a controller of its own; the newest known version.
@@ -176,11 +176,18 @@ class Installation:
             raise NotChecked(f"{what}: the API server's answer is malformed: {error}") from None
 
     async def _replicas(self) -> tuple[list[Replica], list[str]]:
-        """Return the pods of the controller, and a sentence for each that is malformed."""
+        """Return the pods of the controller, and a sentence for each that is malformed or only says that it is one."""
         place, query = f"pods in {self._namespace}", {"labelSelector": _OWN_PODS}
         found, malformed = read_replicas(
             await self._list(place, ApiRequest("list", "pods", self._namespace, query=query)) or (), place
         )
+        pretenders = beside_accounts(found)
+        found = [each for each in found if each not in pretenders]
+        malformed += [
+            f"{place}: pod {each.name} on node {each.node} has no account, as others have, and is left out: if it is no"
+            " static pod of yours, somebody has that node's credentials"
+            for each in pretenders
+        ]
         if self._name is not None:
             return [each for each in found if self._name in (each.instance, each.lease.name)], malformed
         # A dry run in the same namespace has its own Lease and instance.
