@@ -24,6 +24,8 @@ from taint_eviction_ctl.failover.objects import (
 from taint_eviction_ctl.planning.wording import many, span
 
 _MAX_CONTAINERS = 3
+# Where to look, what to ask a technician, and how to find out which machine it is.
+_PAGE = "docs/tasks/terminating.md"
 # Kubernetes' own finalizers, and what removes them.
 _KNOWN_FINALIZERS: Mapping[str, str] = {
     "batch.kubernetes.io/job-tracking": "the Job controller (kube-controller-manager) removes it once it has counted"
@@ -96,6 +98,7 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
     else:
         first = f"bring {node.name} back, or confirm with the cloud, the hypervisor or its BMC that its machine is off"
         first += " (not only out of reach: a pod that still runs would run twice)"
+        first += f"; {_PAGE} says how to tell which machine it is, and what a technician reads out there"
         condition = "only if it is off"
     preview = _command("taint-eviction", "plan", "--taint", f"{node.name}={taint}")
     add = _command("kubectl", "taint", "nodes", node.name, taint)
@@ -120,7 +123,7 @@ def may_still_run(node: NodeObject, lease: NodeLease | None, now_epoch: float) -
     does = (
         f"bring {node.name} back, or make sure that its machine is off, before the finalizer goes: another pod of the"
     )
-    does += " name would run beside it"
+    does += f" name would run beside it; {_PAGE} says where to ask"
     return Finding(Cause.KUBELET_SILENT, text, does, _command("kubectl", "describe", "node", node.name))
 
 
