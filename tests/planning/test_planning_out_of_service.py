@@ -88,6 +88,7 @@ def test_pods_that_are_terminating_are_freed(tmp_path: Path) -> None:
         assert told == {"db-0": outcome, "w": outcome, "elsewhere": "stays"}
         assert document["counts"]["bare"] == bare
         sentence = "the change frees shop/db-0 and shop/w and evicts no pod; 1 bare pod gone for good"
+        sentence += "; only if the machine of node-1 is off"
         assert (document["summary"] == sentence) is (outcome == "freed")
         rows = [line for line in run(*words).stdout.splitlines() if "PodGC force-deletes it" in line]
         assert [row.split()[:2] for row in rows] == (
@@ -121,7 +122,7 @@ def test_what_a_change_does_comes_before_what_is_pending(tmp_path: Path, change:
     cluster = cluster_of(tmp_path, *lost_node(), budget("all", minAvailable=3))
     said = run(cluster, *change, "--now", NOON_TEXT).stdout.splitlines()
     assert said[:2] == [
-        "the change frees shop/ledger-0 and evicts nothing more",
+        "the change frees shop/ledger-0 and evicts nothing more; only if the machine of node-1 is off",
         "with or without the change, 2 pods would leave: 2 at once (-o wide shows them)",
     ]
     tables = "\n".join(said[2:]).split("\n\n")
@@ -140,6 +141,7 @@ def test_pods_that_stay_on_a_deleted_node_are_orphaned(tmp_path: Path) -> None:
     said = run(cluster_of(tmp_path, *lost_node(pod("api-0"))), "--delete-node", "node-1", "--now", NOON_TEXT).stdout
     assert said.startswith(
         "the change frees shop/ledger-0, orphans shop/api-0 and evicts nothing more; 1 bare pod gone"
+        " for good; only if the machine of node-1 is off"
     )
     rows = [line.split()[:2] for line in said.splitlines() if "PodGC force-deletes it: its node is deleted" in line]
     assert sorted(rows) == [["freed", "shop/ledger-0"], ["orphaned", "shop/api-0"]]
@@ -154,9 +156,20 @@ def test_pods_that_an_open_breaker_holds_leave_because_of_the_taint() -> None:
     conditions = Conditions(DecisionPolicy(), EvictionPolicy(), control_state=ControlState(latch=Latch(NOON, "many")))
     add_holders(plan, conditions)
     assert headlines(plan) == [
-        "because of the change 1 of 2 pods on 2 nodes would leave: 1 at once; 1 bare pod gone for good",
+        "because of the change 1 of 2 pods on 2 nodes would leave: 1 at once; 1 bare pod gone for good"
+        "; only if the machine of node-1 is off",
         "with or without the change, 1 is blocked by the circuit breaker, and would leave when it is reset",
     ]
+
+
+def test_the_condition_names_how_many_machines_have_to_be_off() -> None:
+    """It concerns only nodes whose pods end by the change, and no node that had the taint before."""
+    two = inventory_of(node("node-1"), node("node-2"), node("node-3"), pod("a"), pod("b", "node-2"))
+    [said] = headlines(planned(two, Changes(deleted_nodes=("node-?",))))
+    assert said.endswith("; only if the machines of 2 nodes are off")
+    tainted = inventory_of(off("Unknown"), node("node-2"), pod("a"), pod("b", "node-2"))
+    again = Changes((read_taint(f"node-1={OFF}:NoExecute"), read_taint("node-2=k:NoExecute")))
+    assert "off" not in "".join(headlines(planned(tainted, again)))
 
 
 def test_pods_that_are_freed_already_are_no_result_of_a_change() -> None:

@@ -117,6 +117,13 @@ class Plan:
         return sorted({taint.effect for taint in added} - {NO_EXECUTE})
 
     @property
+    def taken_out(self) -> frozenset[str]:
+        """The nodes that the changes delete or put out of service."""
+        before, taints = self.inventory.nodes, self.what_if.taints
+        added = {name for name in taints if _is_out(taints[name]) and not _is_out(before[name].node.taints)}
+        return self.what_if.deleted_nodes | added
+
+    @property
     def bare(self) -> list[PlannedPod]:
         """The pods that no controller recreates when they or their nodes are deleted."""
         return [pod for pod in self.pods if pod.lost]
@@ -187,7 +194,11 @@ def _add_freed(plan: Plan) -> None:
 
 
 def _ends_pods(node: Node, taints: Iterable[Taint]) -> bool:
-    return not node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in taints)
+    return not node.is_ready and _is_out(taints)
+
+
+def _is_out(taints: Iterable[Taint]) -> bool:
+    return any(taint.key == OUT_OF_SERVICE for taint in taints)
 
 
 def _add_scheduling(plan: Plan) -> None:

@@ -122,8 +122,16 @@ def headlines(plan: Plan) -> list[str]:
         lines = [_change_alone(plan), *filter(None, [_pending(plan, pending)])]
     else:
         lines = [_outlook(plan)]
-    lines[0] += _unknown(plan) + _unread(plan)
+    lines[0] += _only_if_off(plan) + _unknown(plan) + _unread(plan)
     return lines
+
+
+def _only_if_off(plan: Plan) -> str:
+    """Return the condition of a change that lets PodGC end pods without their kubelet: another pod takes their place."""
+    off = sorted({pod.facts.pod.node_name for pod in plan.pods if pod.by_change} & plan.taken_out)
+    if not off:
+        return ""
+    return f"; only if {f'the machine of {off[0]} is' if len(off) == 1 else f'the machines of {len(off)} nodes are'} off"
 
 
 def _outlook(plan: Plan) -> str:
