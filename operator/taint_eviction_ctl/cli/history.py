@@ -62,7 +62,11 @@ _WORDS = {
 @html_option
 @ask_flags
 def history(pod: NamespacedName | str | None, **flags: Any) -> None:
-    """List what became of pods: evicted, refused, or seen to go; the newest first. All, or those of one name or node.
+    """List what became of pods that had to leave, the newest first: evicted, refused, or deleted by somebody else.
+
+    All of them, or those of one name or node. A pod that was evicted has one row, whoever removes it in the end. No row
+    has a pod that had not to leave, or was Terminating before: see explain and status --stuck; once it is gone, the API
+    server's audit log, and, if PodGC removed it, kube-controller-manager's log ("PodGC is force deleting Pod").
 
     Each replica remembers the last 10,000 outcomes that it brought about or saw, and the leader keeps the newest of
     them in a ConfigMap, which outlives a rollout. Asks all pods of the controller, if you may list them, else the
