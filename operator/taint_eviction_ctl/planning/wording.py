@@ -127,11 +127,12 @@ def headlines(plan: Plan) -> list[str]:
 
 
 def _only_if_off(plan: Plan) -> str:
-    """Return the condition of a change that lets PodGC end pods without their kubelet: another pod takes their place."""
-    off = sorted({pod.facts.pod.node_name for pod in plan.pods if pod.by_change} & plan.taken_out)
+    """Return the condition of changes that let PodGC end pods without their kubelets: others take their places."""
+    off = sorted({pod.facts.pod.node_name or "" for pod in plan.pods if pod.by_change} & plan.taken_out)
     if not off:
         return ""
-    return f"; only if {f'the machine of {off[0]} is' if len(off) == 1 else f'the machines of {len(off)} nodes are'} off"
+    machines = f"the machine of {off[0]} is" if len(off) == 1 else f"the machines of {len(off)} nodes are"
+    return f"; only if {machines} off"
 
 
 def _outlook(plan: Plan) -> str:
