@@ -418,6 +418,33 @@ async def test_another_installation_is_reported_as_wrong(at: ClientStage, tmp_pa
     assert "there are others, of Leases taint-eviction/taint-eviction-controller" in result.stdout
 
 
+async def test_another_installation_that_does_not_run_does_not_evict(at: ClientStage, tmp_path: Path) -> None:
+    """Its only replica is Pending: it evicts nothing yet, but will."""
+    install(at)
+    pod = pod_object("taint-eviction", "controller-1", "")
+    pod["metadata"]["labels"] = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+    pod["status"] = {"phase": "Pending", "conditions": [UNSCHEDULED]}
+    at.server.create("pods", pod)
+    said = (await findings(tmp_path))["installations"]
+    assert said["state"] == "wrong"
+    waits = "no replica of taint-eviction/taint-eviction-controller runs (controller-1: Unschedulable: 0/1 nodes are"
+    assert waits in said["found"]
+    assert said["advice"].startswith("once each runs, both evict: hand back what the one to be removed")
+
+
+async def test_beside_the_built_in_controller_a_replica_that_is_pending_evicts_nothing(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """Whoever switched the built-in controller off now would have nobody that evicts."""
+    add_replica(at, "one", "n1")
+    add_manager(at)
+    pod = at.server.get("pods", "one", NAMESPACE)
+    assert pod is not None
+    at.server.update("pods", {**pod, "status": {"phase": "Pending", "conditions": [UNSCHEDULED]}})
+    found = await findings(tmp_path)
+    assert found["built-in controller"]["found"].endswith("it evicts, and this controller does not run")
+
+
 async def test_pods_that_only_say_that_they_are_a_controller_are_no_installation(
     at: ClientStage, tmp_path: Path
 ) -> None:
@@ -685,7 +712,7 @@ def add_replica_with(at: ClientStage, name: str, node: str, **variables: str) ->
     pod = pod_object(NAMESPACE, name, node)
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
     pod["metadata"]["labels"] = labels
-    at.server.create("pods", {**pod, "spec": spec})
+    at.server.create("pods", {**pod, "spec": spec, "status": {"phase": "Running"}})
 
 
 @pytest.mark.parametrize(("value", "state"), [("true", "ok"), ("1", "ok"), ("false", "wrong"), ("", "wrong")])

@@ -178,6 +178,15 @@ async def test_explain_of_several_pods_is_refused(shop: Shop, words: tuple[str, 
     assert "give one pod" in said.complaints or "is not a pod" in said.complaints
 
 
+@pytest.mark.parametrize("words", [("rs/web",), ("deployment.apps/web",), ("ReplicaSet/web-5d4f8",), ("sts", "db")])
+async def test_the_owner_of_pods_is_refused_with_where_its_pods_are(shop: Shop, words: tuple[str, ...]) -> None:
+    """Nobody means a pod of a namespace rs, and 'no such pod' would leave the reader with nothing."""
+    for verb in ("explain", "history"):
+        said = await shop.say(verb, *words)
+        assert (said.code, said.out) == (2, "")
+        assert "name one of its pods, which kubectl get pods lists" in said.complaints
+
+
 async def test_explain_of_a_node_without_its_kind_suggests_the_right_form(shop: Shop) -> None:
     """As in kubectl, a bare name is the name of a pod."""
     assert (await shop.say("explain", "n2")).out.splitlines()[0].endswith("; did you mean 'node/n2'?")

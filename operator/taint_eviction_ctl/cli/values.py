@@ -20,6 +20,12 @@ _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCI
 # kubectl's names of pods and nodes, and those of zones.
 _POD_KINDS, NODE_KINDS, ZONE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no"), ("zone", "zones")
 KINDS = (*_POD_KINDS, *NODE_KINDS)
+# kubectl's names of what owns pods; ``explain`` itself prints ReplicaSet/NAME.
+_OWNER_KINDS = frozenset(
+    f"{kind}{plural}"
+    for kind in ("replicaset", "deployment", "statefulset", "daemonset", "job", "cronjob")
+    for plural in ("", "s")
+) | {"rs", "deploy", "sts", "ds", "cj"}
 
 
 class PodName(click.ParamType[NamespacedName]):
@@ -50,11 +56,28 @@ class PodOrNode(PodName):
                 return value
             if kind in ("", *_POD_KINDS) and name and not value.startswith("/"):
                 return NamespacedName("", name)
+            if _owns_pods(kind) and name:
+                self.fail(_name_a_pod(kind, name), param, ctx)
         return super().convert(value, param, ctx)
+
+
+def _owns_pods(kind: str) -> bool:
+    return kind.lower().partition(".")[0] in _OWNER_KINDS
+
+
+def _name_a_pod(kind: str, name: str) -> str:
+    """Return what to ask instead of an owner of pods."""
+    is_namespace = f"; a pod of a namespace {kind}: -n {kind} {name}" if kind == kind.lower() else ""
+    return (
+        f"{kind}/{name} is no pod: name one of its pods, which kubectl get pods lists, and those that are gone"
+        f" taint-eviction history{is_namespace}"
+    )
 
 
 def one_object(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> Any:
     """Return one pod or node, in one word (pod/web-0) or two (pod web-0) as in kubectl; None if there is none."""
+    if len(words) == 2 and _owns_pods(words[0]):
+        raise click.BadParameter(_name_a_pod(*words))
     if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
         raise click.BadParameter("give one pod, or node/NAME for all pods that left a node")
     return PodOrNode().convert("/".join(words), argument, context) if words else None

@@ -37,7 +37,7 @@ from taint_eviction_ctl.installation.guards import (
     find_lost_guards,
 )
 from taint_eviction_ctl.installation.pretenders import beside_accounts, that_may
-from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
+from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica, idle, name_of, read_replicas, words_of
 
 # The first minor version in which the built-in controller is a controller of its own; the newest known version.
 _FIRST_MINOR, _LAST_MINOR = 29, 37
@@ -226,10 +226,9 @@ class Installation:
             manager = why
         runs, adopters = True if replicas else None, list[NamespacedName]()
         with suppress(NotChecked):
-            others = await self._others(replicas)
-            adopters = sorted(lease for lease, adopts in others.items() if adopts)
-            if not replicas and not unread:
-                runs = bool(others) or await self._held() is not None
+            others, adopters = await self._others(replicas)
+            if not any(replica.runs for replica in replicas) and not unread:
+                runs = any(replica.runs for replica in others) or await self._held() is not None
         return _Beside(manager, runs, adopters)
 
     async def _apart(self, replicas: Sequence[Replica], unread: str, beside: _Beside) -> list[CheckResult]:
@@ -291,30 +290,32 @@ class Installation:
                 return replica.name, f"its node {replica.node} is not Ready"
         return replica.name, ""
 
-    async def _others(self, replicas: Sequence[Replica]) -> dict[NamespacedName, bool]:
-        """Return the Leases of other installations that evict, and whether they take countdowns over."""
+    async def _others(self, replicas: Sequence[Replica]) -> tuple[list[Replica], list[NamespacedName]]:
+        """Return the replicas of other installations that may evict, and the Leases of those that take countdowns
+        over.
+        """
         pods = await self._list("pods", ApiRequest("list", "pods", query={"labelSelector": _OWN_PODS})) or ()
         own = {self._lease, *(replica.lease for replica in replicas)}
         seen = [each for each in read_replicas(pods, "pods")[0] if not each.dry_run and each.lease not in own]
         others = await that_may(self._calls, seen, "delete")
         adopters = await that_may(self._calls, (each for each in others if each.adopts), "patch")
-        return {each.lease: any(other.lease == each.lease for other in adopters) for each in others}
+        return others, sorted({each.lease for each in adopters})
 
     async def _other_installations(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         """Report controllers with a Lease of their own elsewhere in the cluster: two leaders evict, not one."""
-        others = await self._others(replicas)
+        others, _ = await self._others(replicas)
+        leases = {replica.lease for replica in others}
         if not others or (replicas and all(replica.dry_run for replica in replicas)):
             return []
         if not replicas and not unread:
-            first = min(others)
-            said = f"none has the Lease {self._lease}, and there are others, of Leases {_all(others)}"
+            first = min(leases)
+            said = f"none has the Lease {self._lease}, and there are others, of Leases {_all(leases)}"
             advice = f"taint-eviction doctor --lease-namespace {first.namespace} --lease-name {first.name}"
             return [CheckResult("installations", State.WRONG, said, advice)]
-        advice = (
-            "each has a leader of its own, and both evict: hand back what the one to be removed has taken over"
-            " (taint-eviction hand-back), then delete it"
-        )
-        said = f"there are others, of Leases {_all(others)}"
+        idles = idle([*replicas, *others])
+        both = f"{'once each runs, both evict' if idles else 'each has a leader of its own, and both evict'}: hand back"
+        advice = f"{both} what the one to be removed has taken over (taint-eviction hand-back), then delete it"
+        said = "; ".join([f"there are others, of Leases {_all(leases)}", *idles])
         return [CheckResult("installations", State.WRONG, said, advice)]
 
     async def _held(self) -> Mapping[str, Any] | None:
@@ -332,8 +333,10 @@ class Installation:
     async def _leader(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         leases = sorted({replica.lease for replica in replicas})
         if len(leases) > 1 and self._name is None:
-            advice = "each of these has a leader of its own, and both evict; give all replicas the same flags"
-            return [CheckResult("leader", State.WRONG, f"replicas of Leases {' and '.join(map(str, leases))}", advice)]
+            idles = idle(replicas)
+            both = "once each runs, both evict" if idles else "each of these has a leader of its own, and both evict"
+            said = "; ".join([f"replicas of Leases {_all(leases)}", *idles])
+            return [CheckResult("leader", State.WRONG, said, f"{both}; give all replicas the same flags")]
         for replica in replicas:
             if replica.asked_lease != replica.lease:
                 advice = (

@@ -3,7 +3,7 @@ A pod that cannot be read is reported, and the others are still read.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -55,6 +55,11 @@ class Replica:
     eviction_mode: str
     budgets_on_lost_nodes: str
 
+    @property
+    def runs(self) -> bool:
+        """Return whether its container runs, as far as anybody says."""
+        return bool(self.node) and not self.waits
+
 
 def read_replicas(pods: Sequence[Any], place: str) -> tuple[list[Replica], list[str]]:
     """Read pods; return a sentence for each that is malformed. Those that are terminating are left out."""
@@ -69,6 +74,18 @@ def read_replicas(pods: Sequence[Any], place: str) -> tuple[list[Replica], list[
         except Unreadable as error:
             problems.append(f"{place}: {name_of(pod, number)} is malformed: {error}")
     return replicas, problems
+
+
+def idle(replicas: Iterable[Replica]) -> list[str]:
+    """Return a sentence for each Lease of which no replica runs: it has no leader, and evicts nothing."""
+    by_lease: dict[NamespacedName, list[Replica]] = {}
+    for replica in replicas:
+        by_lease.setdefault(replica.lease, []).append(replica)
+    return [
+        f"no replica of {lease} runs ({of[0].name}: {of[0].waits or 'nobody has bound it to a node yet'})"
+        for lease, of in sorted(by_lease.items())
+        if not any(replica.runs for replica in of)
+    ]
 
 
 def name_of(pod: object, number: int) -> str:
