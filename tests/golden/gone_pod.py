@@ -50,6 +50,7 @@ def gone_pod() -> str:
         "known": False,
         "now": "2030-01-01T09:00:00Z",
         "ownerPods": [replacement],
+        "leftNode": {"node": "worker-7", "taints": [], "gone": False},
         "sources": [
             {"name": _KEEPER, "since": "2029-12-30T14:20:00Z", "restoredFrom": kept, "problem": None},
             {"name": "events", "since": None, "restoredFrom": None, "problem": None},

@@ -105,3 +105,11 @@ def test_the_line_of_the_status_names_the_nodes_with_most_pods() -> None:
     many = terminating_line(Terminating({f"n{number:02}": 1 for number in range(12)}, ("Nodes: not all",)))
     assert many.endswith("n09 (1), …; see status --stuck; Nodes: not all")
     assert terminating_line(Terminating({}, ("Nodes: not all",))) == "Nodes: not all"
+
+
+def test_the_line_of_the_status_names_the_nodes_that_are_left_out_of_service() -> None:
+    """Once all pods are gone, somebody still has to end it."""
+    left = "a has the taint node.kubernetes.io/out-of-service: status --stuck says how that ends"
+    assert terminating_line(Terminating({}, (), ("a",))) == left
+    some = terminating_line(Terminating({"b": 3}, ("Nodes: not all",), ("a",)))
+    assert some == f"3 pods Terminating on nodes that are not Ready: b (3); see status --stuck; {left}; Nodes: not all"

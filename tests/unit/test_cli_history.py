@@ -5,6 +5,7 @@ import pytest
 from taint_eviction.files.kubernetes_times import format_utc, parse_rfc3339
 from taint_eviction_ctl.cli.history import epochs_of
 from taint_eviction_ctl.cli.values import PastTime
+from taint_eviction_ctl.planning.wording import since as since_when
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,13 @@ def test_the_end_comes_after_the_beginning(now: str, since: str, until: str, rea
     bounds = {"since": PastTime().convert(since, None, None), "until": PastTime().convert(until, None, None)}
     epochs = epochs_of(bounds, parse_rfc3339(now) or 0.0)
     assert (format_utc(epochs["since"]), format_utc(epochs["until"])) == read
+
+
+def test_a_date_that_was_seen_not_to_be_true_is_named() -> None:
+    """Who sees an earlier timeAdded on the node would take the countdown for late."""
+    at = "2030-01-01 03:02:00 UTC"
+    assert since_when(at, "timeAdded") == f"{at} (timeAdded)"
+    assert since_when(at, "last sight without it") == (
+        f"{at} (not there until then); the object's date is earlier, and does not count: it was seen to be absent after"
+        " that"
+    )

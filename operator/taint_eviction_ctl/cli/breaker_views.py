@@ -1,6 +1,6 @@
 """The circuit breaker for people and for machines, from a leader's status, and from what it says of a reset."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -134,7 +134,7 @@ def criteria_lines(breaker: Mapping[str, Any], width: int | None = None) -> list
         cells = f"{name:<{name_width}}", f"{counted:>{counted_width}}", f"{share:>{share_width}}"
         line = "  ".join(["", *cells, f"{opens:<{opens_width}}", _verdict(each, breaker)]).rstrip()
         room = None if width is None else width - len(click.unstyle(line)) - 2
-        lines.append("  ".join(filter(None, (line, _not_counted(each, room)))))
+        lines.append("  ".join(filter(None, (line, _not_counted(each, room) or _of_lost(each, found, room)))))
     return lines
 
 
@@ -170,6 +170,15 @@ def _not_counted(criterion: Mapping[str, Any], room: int | None) -> str:
     why = next(iter(counts)) if len(counts) == 1 else why
     more, do = many(total, f"more {are} node"), "does" if total == 1 else "do"
     texts = f"{more} {do} not count: {why}", f"{total} uncounted: {why}", f"{total} uncounted: see breaker"
+    return next((text for text in texts if room is None or len(text) <= room), "")
+
+
+def _of_lost(criterion: Mapping[str, Any], found: Sequence[Mapping[str, Any]], room: int | None) -> str:
+    """Return why no node counts as tainted although some are: those that are lost have a line of their own."""
+    lost = any(each["kind"] == "lost" and (each["counted"] or each["notCounted"]) for each in found)
+    if criterion["kind"] != "tainted" or criterion["counted"] or not lost:
+        return ""
+    texts = "not-ready and unreachable: see lost", "see lost"
     return next((text for text in texts if room is None or len(text) <= room), "")
 
 

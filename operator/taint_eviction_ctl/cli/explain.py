@@ -13,7 +13,7 @@ from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.decision import StayReason
 from taint_eviction.core.objects import NOT_READY, OUT_OF_SERVICE, NamespacedName
-from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, began, replica_name, tolerated
+from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, replica_name, tolerated
 from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
@@ -35,8 +35,8 @@ from taint_eviction_ctl.cli.history import (
 from taint_eviction_ctl.cli.history_reads import Remembered, remembered
 from taint_eviction_ctl.cli.near_pods import (
     absent_object,
+    left_node,
     near_pods,
-    no_execute_taints,
     own_namespace,
     owner_pods,
 )
@@ -44,7 +44,7 @@ from taint_eviction_ctl.cli.status_views import due_text, keeping
 from taint_eviction_ctl.cli.tables import about_lines, fact_lines
 from taint_eviction_ctl.cli.values import one_object
 from taint_eviction_ctl.failover.document import unread_document
-from taint_eviction_ctl.planning.wording import and_list, many, span, utc
+from taint_eviction_ctl.planning.wording import and_list, many, since, span, utc
 
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
 _MODES = {
@@ -124,7 +124,7 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any], ui
     # With --server, the replica may belong to another cluster.
     has_left = past and past[0]["outcome"] == "evicted" and not (past[0]["dryRun"] or failover["terminating"])
     left = past[0]["node"] if has_left and not flags["server"] and past[0]["node"] != document.get("node") else None
-    taints = {"node": left, "taints": await no_execute_taints(left, flags)} if left else None
+    taints = await left_node(left, flags) if left else None
     if flags["output"] != "table":
         said = {**_answered(document, past, failover), "past": past, "ownerPods": owned, "leftNode": taints}
         echo_document({**said, "sources": source_documents(found), "failover": failover}, flags["output"])
@@ -212,10 +212,13 @@ def _bearer(document: Document, past: list[Document], failover: Document, flags:
 
 
 def _left(document: Document) -> list[str]:
-    """Return which taints the node still has from which a pod has left; no line if it has none."""
+    """Return which taints the node still has from which a pod has left; no line if that is not known."""
     left = document.get("leftNode")
-    if not left or not left["taints"]:
+    if not left:
         return []
+    if not left["taints"]:
+        now = "no longer exists" if left["gone"] else "has no NoExecute taint any more"
+        return fact_lines("old node", visible(f"{left['node']} {now}"))
     ends = " (status --stuck says how that ends)" if any(OUT_OF_SERVICE in taint for taint in left["taints"]) else ""
     return fact_lines("old node", visible(f"{left['node']} still has {and_list(left['taints'])}{ends}"))
 
@@ -311,7 +314,7 @@ def _taints(document: Document) -> Iterator[Fact]:
         if verdict["overruled"]:
             later = f"[{verdict['overruled']}] comes later in the pod's list"
             yield "but", f"{later}: only the first toleration that matches counts"
-        yield "since", began(utc(verdict["since"]), verdict["sinceBy"])
+        yield "since", since(utc(verdict["since"]), verdict["sinceBy"])
         if verdict["until"] and verdict["toleration"]:
             yield "until", utc(verdict["until"])
 

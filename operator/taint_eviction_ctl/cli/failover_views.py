@@ -59,8 +59,14 @@ def _left_tainted(document: Mapping[str, Any]) -> list[str]:
 
 
 def terminating_line(found: Terminating) -> str:
-    """Count pods Terminating on nodes that are not Ready; "" if there are none, and everything was read."""
+    """Count pods Terminating on nodes that are not Ready, and name those that are left out of service; "" if there are
+    none, and everything was read.
+    """
     unchecked = "".join(f"; {sentence}" for sentence in found.unchecked)
+    if out := found.out_of_service:
+        named = ", ".join(out[:_MAX_NODES]) + (", …" if out[_MAX_NODES:] else "")
+        has = "has" if len(out) == 1 else "have"
+        unchecked = f"; {named} {has} the taint {OUT_OF_SERVICE}: status --stuck says how that ends{unchecked}"
     if not found.by_node:
         return unchecked.removeprefix("; ")
     most = sorted(found.by_node.items(), key=lambda each: (-each[1], each[0]))

@@ -11,7 +11,7 @@ import click
 from taint_eviction.cli.connection import flag
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.sentences import began, replica_name, tolerated
+from taint_eviction.core.sentences import replica_name, tolerated
 from taint_eviction.files.kubernetes_times import format_rfc3339, parse_rfc3339
 from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
@@ -29,7 +29,7 @@ from taint_eviction_ctl.cli.tables import about_lines, fact_lines, table_lines, 
 from taint_eviction_ctl.cli.values import DAY_SECONDS, PastTime, TimeOfDay, one_object
 from taint_eviction_ctl.picture.of_outcomes import picture_of_outcomes
 from taint_eviction_ctl.picture.scene import Picture
-from taint_eviction_ctl.planning.wording import and_list, span, utc
+from taint_eviction_ctl.planning.wording import and_list, since, span, utc
 
 NO_OWNER = "none: nothing recreates it"
 
@@ -329,7 +329,7 @@ def _counted(each: Document) -> list[tuple[str, str]]:
     by = and_list(each.get("heldBy") or ())
     between = f"from {utc(each['deadline'])} to {utc(each['time'])}"
     held_by = [("held", f"past its deadline, {between}, by {by}")] if by else []
-    return [("since", began(utc(each["since"]), each["sinceBy"])), *hold, *until, *held_by]
+    return [("since", since(utc(each["since"]), each["sinceBy"])), *hold, *until, *held_by]
 
 
 def _owner(each: Document) -> str | None:

@@ -100,14 +100,17 @@ async def owner_pods(namespace: str, owner: str, flags: Mapping[str, Any]) -> li
     return sorted(found.values(), key=lambda pod: (pod["created"] or "", pod["name"]), reverse=True)
 
 
-async def no_execute_taints(node: str, flags: Mapping[str, Any]) -> list[str]:
-    """Return the NoExecute taints of a node; none also if it is gone, or the user may not read it."""
+async def left_node(node: str, flags: Mapping[str, Any]) -> JsonObject | None:
+    """Return the NoExecute taints that a node has, and whether it is gone; None: the user may not read it."""
     with contextlib.suppress(CredentialsError, CallFailed, MalformedObject):
         async with reaching(flags) as cluster:
             answer = await cluster.calls.make(ApiRequest("get", "nodes", name=node))
             if answer.outcome is Outcome.DONE:
-                return [str(taint) for taint in read_node(answer.body).value.taints if taint.effect == NO_EXECUTE]
-    return []
+                taints = [str(taint) for taint in read_node(answer.body).value.taints if taint.effect == NO_EXECUTE]
+                return {"node": node, "taints": taints, "gone": False}
+            if answer.outcome is Outcome.ABSENT:
+                return {"node": node, "taints": [], "gone": True}
+    return None
 
 
 async def absent_object(kind: str, name: str, flags: Mapping[str, Any]) -> str:

@@ -48,10 +48,14 @@ KeyT = TypeVar("KeyT")
 
 @dataclass(frozen=True, slots=True)
 class Terminating:
-    """How many pods are Terminating on each node that is not Ready; nodes without one are left out."""
+    """How many pods are Terminating on each node that is not Ready; nodes without one are left out.
+
+    ``out_of_service``: those of them that have this taint.
+    """
 
     by_node: Mapping[str, int]
     unchecked: tuple[str, ...]
+    out_of_service: tuple[str, ...] = ()
 
 
 @dataclass
@@ -155,7 +159,10 @@ class FailoverReader:
             dead[:MAX_DEAD_NODES], lambda name: self._pods(namespace, f"spec.nodeName={name}", MAX_PODS)
         )
         counts = {name: sum(pod.deletion_epoch is not None for pod in pods) for name, pods in listed.items()}
-        return Terminating({name: count for name, count in counts.items() if count}, tuple(self.unchecked))
+        by_node = {name: count for name, count in counts.items() if count}
+        # The controller names those that are Ready.
+        out = [node.name for node in nodes if node.out_of_service and not node.is_ready and node.name not in by_node]
+        return Terminating(by_node, tuple(self.unchecked), tuple(out))
 
     # What holds them
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.events import BlockReason
-from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
+from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment, TimeSource
 from taint_eviction.core.objects import LIFECYCLE_KEYS
 from taint_eviction.core.policy import EvictionMode
-from taint_eviction.core.sentences import tolerated
+from taint_eviction.core.sentences import began, tolerated
 from taint_eviction.files.kubernetes_times import format_utc, parse_rfc3339
 from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction_ctl.planning.forecast import PodForecast
@@ -44,6 +44,12 @@ def utc(time: str | None) -> str:
     """Write an RFC 3339 time of a document as people read it, in UTC; other text as it is."""
     epoch = parse_rfc3339(time)
     return str(time) if epoch is None else format_utc(epoch)
+
+
+def since(instant: str, source: str) -> str:
+    """Return when a taint or a binding began, and why another date of its object does not count."""
+    untrue = "; the object's date is earlier, and does not count: it was seen to be absent after that"
+    return began(instant, source) + (untrue if source == TimeSource.LAST_ABSENT.value else "")
 
 
 def moment(instant: float, now: Moment) -> str:
