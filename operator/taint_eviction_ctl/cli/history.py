@@ -156,11 +156,15 @@ async def show_outcomes(
 def epochs_of(bounds: Mapping[str, Callable[[float], float]], now: float) -> dict[str, float]:
     """Return since and until in seconds since the epoch.
 
-    A time of day until which outcomes are asked for is the first one after ``since``, which may be still to come.
+    A time of day is its last occurrence. As an end before ``since`` it is the one of today, if that is still to come;
+    else a time of day from which on outcomes are asked for is that of the day before.
     """
     epochs = {name: at(now) for name, at in bounds.items()}
     if epochs.get("since", 0.0) > epochs.get("until", math.inf) and isinstance(bounds["until"], TimeOfDay):
-        epochs["until"] += DAY_SECONDS
+        if (epochs["until"] + DAY_SECONDS) // DAY_SECONDS == now // DAY_SECONDS:
+            epochs["until"] += DAY_SECONDS
+        elif isinstance(bounds["since"], TimeOfDay):
+            epochs["since"] -= DAY_SECONDS
     return epochs
 
 
