@@ -70,6 +70,27 @@ async def test_explain_of_a_pod_that_is_gone_says_which_pods_its_owner_has(shop:
     assert (await now(), await documented()) == ("", None)
 
 
+async def test_explain_of_a_pod_that_is_gone_says_what_became_of_its_node(shop: Shop) -> None:
+    """Silence would leave open whether the node still evicts; a user who may not read it is told nothing."""
+
+    async def said() -> tuple[list[str], Any]:
+        lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
+        document = json.loads((await shop.say("explain", "shop/db-1", "-o", "json")).out)
+        return [line.removeprefix("  old node  ") for line in lines if line.startswith("  old")], document["leftNode"]
+
+    def left(*taints: str, gone: bool = False) -> dict[str, Any]:
+        return {"node": "n1", "taints": list(taints), "gone": gone}
+
+    node = shop.server.get("nodes", "n1") or {}
+    assert await said() == ([f"n1 still has {KEY}:NoExecute"], left(f"{KEY}:NoExecute"))
+    shop.server.update("nodes", {**node, "spec": {}})
+    assert await said() == (["n1 has no NoExecute taint any more"], left())
+    shop.server.delete("nodes", "n1")
+    assert await said() == (["n1 no longer exists"], left(gone=True))
+    shop.server.faults.add(verb="get", resource="nodes", status=403)
+    assert await said() == ([], None)
+
+
 async def test_explain_of_a_uid_explains_this_very_pod(shop: Shop) -> None:
     """Not the one that has its name now; in text and as a document."""
     add_pod(shop.server, "db-1", "n2", namespace="shop")

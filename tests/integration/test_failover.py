@@ -297,3 +297,17 @@ async def test_status_counts_pods_terminating_on_nodes_that_are_not_ready(outage
         assert (
             "pods Terminating on nodes that are not Ready could not be checked: Nodes or Pods: you may not list them"
         ) in lines
+
+
+async def test_status_names_a_node_that_is_left_out_of_service(outage: DownNode) -> None:
+    """No pod is Terminating there any more, and still somebody has to remove the taint or the node."""
+    server = outage.server
+    for name in ("db-0", "web-old"):
+        server.delete("pods", name, grace_period_seconds=0)
+    node = server.get("nodes", "n1") or {}
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    server.update("nodes", {**node, "spec": {"taints": [taint]}})
+    async with controlling(server) as controlled:
+        lines = await outage.lines("status", "--server", f"http://127.0.0.1:{controlled.listen.port}")
+    [line] = [line for line in lines if "status --stuck" in line]
+    assert line.startswith("n1 has the taint node.kubernetes.io/out-of-service: status --stuck says how that ends")
