@@ -205,7 +205,9 @@ async def test_after_an_uninstallation_in_the_wrong_order_nobody_evicts(at: Clie
     found = await findings(tmp_path)
     assert found["replicas"]["found"] == f"none in {NAMESPACE}: nobody evicts"
     assert found["built-in controller"]["state"] == "wrong"
-    assert found["built-in controller"]["advice"].startswith("nobody evicts: install this controller, or take ")
+    assert found["built-in controller"]["advice"].startswith(
+        "nobody evicts: install this controller, or let it run, or take "
+    )
     assert found["adoption"]["advice"].startswith("nobody evicts them: run taint-eviction hand-back")
     assert found["breaker"]["found"].endswith(": a controller that starts evicts nobody")
 

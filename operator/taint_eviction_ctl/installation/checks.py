@@ -513,8 +513,8 @@ class Installation:
         said = f"switched off in {_many(manager.pods, 'kube-controller-manager')}"
         if beside.runs is False:
             advice = (
-                "nobody evicts: install this controller, or take -taint-eviction-controller out of --controllers of"
-                " kube-controller-manager on every control-plane node"
+                "nobody evicts: install this controller, or let it run, or take -taint-eviction-controller out of"
+                " --controllers of kube-controller-manager on every control-plane node"
             )
             return [CheckResult(check, State.WRONG, f"{said}, and this controller does not run", advice)]
         return [CheckResult(check, State.FINE, said)]
