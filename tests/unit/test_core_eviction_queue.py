@@ -617,6 +617,18 @@ def test_retries_after_a_call_without_an_answer_come_last() -> None:
     assert it.next_at(10) is None
 
 
+@pytest.mark.parametrize(("hanging", "before"), [(frozenset(), 3), (frozenset({"shop"}), 15)])
+def test_retries_of_a_namespace_that_hangs_seldom_go_before_others(hanging: frozenset[str], before: int) -> None:
+    """With a limit of one at a time, each may keep others waiting for a minute."""
+    it = Wanted()
+    it.want("hung", 1, retry=True, unanswered=True)
+    for number in range(20):
+        refused = Schedule(FlowKey("n2", "other", ""), 2, True, None)
+        it.queue.schedule(it.record(f"refused-{number}"), refused, 0)
+    it.queue.put_last(hanging)
+    assert it.take(10, retry=True).index("hung") == before
+
+
 def test_a_namespace_hangs_while_three_of_its_calls_wait_or_had_no_answer() -> None:
     """A limit of one at a time never lets three of them wait together."""
     it = Wanted()

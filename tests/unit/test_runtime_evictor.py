@@ -400,6 +400,17 @@ async def test_any_refusal_is_a_failure_with_a_time_to_come_back(verb: str, stat
 
 
 @virtually
+@pytest.mark.parametrize(("seconds", "late"), [(0.5, False), (9.5, True)])
+async def test_a_late_answer_is_told(seconds: float, late: bool) -> None:
+    """A webhook that hangs is answered for by the API server, after a while."""
+    it = body()
+    it.api.will("DELETE", refused(500, after=seconds))
+    outcome = await once(it)
+    assert isinstance(outcome, Failed)
+    assert (outcome.late, outcome.unanswered) == (late, False)
+
+
+@virtually
 async def test_retry_after_is_honoured() -> None:
     """W8: 429 with 7 s: not before, and at most half the first wait later."""
     it = body()

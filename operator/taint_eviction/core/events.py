@@ -540,7 +540,7 @@ class Failed:
     ``block``: a budget forbids the eviction for now. None: the attempt failed for another reason. ``denied``: an
     admission webhook or policy of somebody else denied the request. ``unanswered``: no answer came. ``evacuates``:
     admission did so because it moves the virtual machine in the pod away. ``certain``: the API server answered that it
-    did nothing.
+    did nothing. ``late``: the attempt took long, as where an admission webhook does not answer the API server.
     """
 
     message: str
@@ -550,6 +550,7 @@ class Failed:
     unanswered: bool = False
     evacuates: bool = False
     certain: bool = False
+    late: bool = False
 
     @property
     def answer(self) -> str | None:

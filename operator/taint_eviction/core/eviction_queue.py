@@ -43,7 +43,7 @@ _COUNTED = Stabilizing | Queued | Following
 # The places of pods that are tried again as soon as it is their turn.
 _TRIED_AGAIN = Retrying | Queued
 
-# One of so many retries follows a call without an answer.
+# One of so many retries follows a call without an answer, or with a late one.
 _UNANSWERED_EACH = 4
 
 # One of so many evictions under limits, or of namespaces whose calls hang, is a retry, while retries wait: new pods may
@@ -54,8 +54,8 @@ _RETRY_EACH = 4
 # waiting for a minute.
 _HANGING_RETRY_EACH = 16
 
-# A namespace hangs while so many of its attempts wait long for an answer, or had none the last time: those of an
-# admission webhook that does not answer do. A limit may let no more than one of them be under way.
+# A namespace hangs while so many of its attempts wait long for an answer, or had none the last time, or a late one:
+# those of an admission webhook that does not answer do. A limit may let no more than one of them be under way.
 _HANGING = 3
 
 
@@ -93,7 +93,8 @@ class EvictionQueue:
         self._went_before_retries = self._last_before_retries = 0
         self._last: frozenset[str] = frozenset()
         self._first_tries, self._stabilizing, self._retries = (TimedWorkerQueue() for _ in range(3))
-        # First tries, retries after an answer, and retries after a call without one, which may hang again.
+        # First tries, retries after an answer, and retries after a call without one, or with a late one, which may hang
+        # again.
         self._due_first, self._due_again, self._due_unanswered = (
             FairQueue(is_blocked, self._limits.buckets, self._pass_over) for _ in range(3)
         )
@@ -103,7 +104,7 @@ class EvictionQueue:
         self._taint_changes = TimedWorkerQueue()
         # By flow: how many stabilizing pods and due first tries came later than the taint that evicts them.
         self._came_later: Counter[FlowKey] = Counter()
-        # By flow: how many pods that are to be tried again had no answer to their last call.
+        # By flow: how many pods that are to be tried again had no answer to their last call, or a late one.
         self._unanswered: Counter[FlowKey] = Counter()
 
     # What is wanted
@@ -260,8 +261,9 @@ class EvictionQueue:
     def hanging(self, waiting_long: Mapping[str, int]) -> frozenset[str]:
         """Return the namespaces whose calls hang; ``waiting_long``: how many attempts of each wait long for an answer.
 
-        A pod that is tried again after a call without an answer still counts while it waits for that; not while it is
-        blocked, or waits for pods of earlier tiers: nothing of it hangs for as long as that takes.
+        A pod that is tried again after a call without an answer, or with a late one, still counts while it waits for
+        that; not while it is blocked, or waits for pods of earlier tiers: nothing of it hangs for as long as that
+        takes.
         """
         counts = Counter(waiting_long)
         for flow, count in self._unanswered.items():
@@ -278,12 +280,15 @@ class EvictionQueue:
     def take(self, now: float, retry: bool, only_bypassing: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
         """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin.
 
-        Retries after a call without an answer come after other retries, so that calls that hang again hold up no
-        others; but each fourth retry is one of them, if there is one, so that their turn comes.
+        Retries after a call without an answer, or with a late one, come after other retries, so that calls that hang
+        again hold up no others; but each fourth retry is one of them, if there is one, so that their turn comes. Where
+        their namespaces hang, and those of others do not, it is each sixteenth.
         """
         if retry:
             queues = [self._due_again, self._due_unanswered]
-            if self._retries_taken % _UNANSWERED_EACH == _UNANSWERED_EACH - 1:
+            hangs = self._due_unanswered.next_is_last() is True and self._due_again.next_is_last() is False
+            each = _HANGING_RETRY_EACH if hangs else _UNANSWERED_EACH
+            if self._retries_taken % each == each - 1:
                 queues.reverse()
             taken = queues[0].take(now, only_bypassing) or queues[1].take(now, only_bypassing)
             self._retries_taken += taken is not None

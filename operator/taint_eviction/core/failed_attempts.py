@@ -28,7 +28,7 @@ class FailedAttempts:
     asked the eviction API; ``refused``: budgets or admission refused it. ``ask_again_at``: when a budget may be asked
     again. ``refused_seconds``: for how long the pod has been refused, up to the last refusal at ``refused_at`` (None:
     there is none that counts since the sum began anew). ``planned_seconds``: the pauses that were planned since then.
-    ``unanswered``: the last call had no answer. ``hung``: how many requests to end the pod had none.
+    ``unanswered``: the last call had no answer, or a late one. ``hung``: how many requests to end the pod had none.
     """
 
     since_at: float
@@ -58,7 +58,7 @@ class FailedAttempts:
             block=outcome.block,
             asked=work.by_eviction_api and sent,
             refused=refused,
-            unanswered=outcome.unanswered,
+            unanswered=outcome.unanswered or outcome.late,
             hung=self.hung + (outcome.unanswered and sent),
             ask_again_at=self.ask_again_at if outcome.block is None else outcome.retry_at,
         )

@@ -59,8 +59,8 @@ class Step(Enum):
 class Schedule(NamedTuple):
     """The flow in which an eviction waits, and when it is to begin.
     ``retry``: it has failed before. ``next_taint_at``: when another taint will be the effective one (``policy``), if
-    the pod still waits then; None: never. ``unanswered``: the last call of a retry had no answer. ``came_later``: the
-    pod was bound to its node, or last changed by its owner, after the taint that evicts it began.
+    the pod still waits then; None: never. ``unanswered``: the last call of a retry had no answer, or a late one.
+    ``came_later``: the pod was bound to its node, or last changed by its owner, after the taint that evicts it began.
     """
 
     flow: FlowKey

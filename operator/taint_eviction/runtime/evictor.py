@@ -48,6 +48,10 @@ _ROOM_FOR_ANOTHER_SECONDS = 0.3
 # several), no pod would ever go. An API server gives up by itself after 60 s.
 _LONGEST_SECONDS = 65.0
 
+# A failed attempt that took longer keeps others waiting, where a limit lets few be under way, as one without an answer
+# does: the API server answers by itself for a webhook that hangs, after 10 s by default.
+_LATE_SECONDS = 3.0
+
 
 class _Stopped(Exception):
     """The next call must not be made; the attempt ends with this outcome."""
@@ -86,6 +90,7 @@ class Evictor:
         """Do one piece of work and return its outcome; only bugs of the controller are raised.
         The attempt takes ``worker`` again before each step; after a long wait it may have to wait for the worker.
         """
+        began_at = self._clock.now().at
         try:
             if isinstance(work, TakeBack):
                 return await self._take_back(work, worker)
@@ -100,9 +105,16 @@ class Evictor:
             else:
                 wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             unanswered = failure.reason is FailureReason.NO_ANSWER
-            retry_at = self._clock.now().at + wait
+            now = self._clock.now().at
             return Failed(
-                str(failure), retry_at, failure.block, failure.denied, unanswered, failure.evacuates, failure.certain
+                str(failure),
+                now + wait,
+                failure.block,
+                failure.denied,
+                unanswered,
+                failure.evacuates,
+                failure.certain,
+                late=now - began_at > _LATE_SECONDS,
             )
 
     async def _evict(self, work: Eviction, worker: Worker) -> WorkOutcome:

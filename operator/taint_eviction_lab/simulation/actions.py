@@ -802,6 +802,7 @@ _disturbance(
     retryAfter=("retry_after_seconds", ObjectReading.span),
     tookEffect=_TOOK_EFFECT,
     dateAhead=("date_ahead_seconds", ObjectReading.seconds),
+    by=("delay_seconds", ObjectReading.span),
 )
 _disturbance("hang", CallFault(hangs=True), tookEffect=_TOOK_EFFECT)
 _disturbance(
