@@ -140,7 +140,7 @@ async def show_outcomes(
         machines = {**head, **near, "sources": source_documents(found), "outcomes": found.outcomes}
         echo_document(machines, flags["output"])
     else:
-        asked = {**said_back(query), "against": flags.get("against")}
+        asked = {**said_back(query), "against": flags.get("against"), "pod": query.get("pod")}
         document = {"outcomes": found.outcomes, "sources": source_documents(found), **asked, **near}
         if flags["no_headers"]:
             # As with kubectl, who counts lines counts rows.
@@ -255,9 +255,16 @@ def _more_lines(document: Document) -> list[str]:
     """Return what stands below the table, or in its place."""
     sources = source_lines(document)
     if not document["outcomes"]:
-        return [f"nobody that was asked knows such an outcome{suggestion(document)}", *sources]
+        return [f"nobody that was asked knows such an outcome{suggestion(document) or _others_end(document)}", *sources]
     said = ["", *summary_lines(document["outcomes"])] if document.get("against") else []
     return [*said, *([""] if sources else []), *sources]
+
+
+def _others_end(document: Document) -> str:
+    """Return where the end of a pod is found that had not to leave, as the end of a sentence."""
+    if not document.get("pod"):
+        return ""
+    return "; a pod that had not to leave, or was Terminating before, has none: see the API server's audit log"
 
 
 def suggestion(document: Mapping[str, Any]) -> str:
