@@ -41,12 +41,14 @@ class _ControlStateRead:
     """What one process knows of the control state, None until it has read it. ``latch``: the breaker is open for it.
 
     ``lost``: what it knew of an object that was deleted, until it has written that again, so since ``written_at``.
+    ``lost_before``: the same, before it seemed to be written: people may have ordered the same in an object of theirs.
     ``recreated``: the last answer was an object that others have created since. ``causes``: what still kept the breaker
     open when each of its writes was sent.
     """
 
     control_state: ControlState | None = None
     lost: ControlState | None = None
+    lost_before: ControlState | None = None
     written_at: float = NEVER
     recreated: bool = False
     so_at: float = -NEVER
@@ -178,10 +180,10 @@ class SuspensionJudge:
         """
         recreated, read.recreated = read.recreated, answer is not None and answer.recreated
         if answer is not None and not answer.recreated:
-            read.lost, read.control_state, read.written_at = None, answer, NEVER
+            read.lost, read.lost_before, read.control_state, read.written_at = None, None, answer, NEVER
             return
         if sent_at >= read.written_at or (recreated and answer is None):
-            read.lost, read.written_at = None, NEVER
+            read.lost, read.lost_before, read.written_at = None, read.lost, NEVER
         read.lost = read.lost or read.control_state or ControlState()
         read.control_state = read.lost if answer is None else answer.with_lost(read.lost)
 
@@ -207,7 +209,8 @@ class SuspensionJudge:
         self.evaluate(trace.at)
         after = self._history[-1][1]
         lost = read.lost or read.control_state or ControlState()
-        if not any(_keeps_pauses(after, known, trace.at) for known in (before, before.with_lost(lost))):
+        known = [before, *(before.with_lost(each) for each in (lost, read.lost_before) if each is not None)]
+        if not any(_keeps_pauses(after, each, trace.at) for each in known):
             self._breach("wrote something else", trace, "a pause was changed")
         merged, there = before.with_lost(lost).pauses(), after.pauses()
         if read.lost is not None and all(each in there or _has_ended(merged[each], trace.at) for each in merged):
