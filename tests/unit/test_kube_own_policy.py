@@ -24,11 +24,13 @@ def answer(body: Any = None, refusal: str = "", absent: bool = False) -> ApiAnsw
 
 
 class AnsweredDeletions:
-    """Answers deletions with and without a UID; ``own``: whether this process's own pod exists."""
+    """Answers deletions with and without a UID; ``own``: whether this process's own pod exists; ``beside``: whether
+    other pods run in its namespace.
+    """
 
-    def __init__(self, with_uid: ApiAnswer, without: ApiAnswer, own: bool = True) -> None:
+    def __init__(self, with_uid: ApiAnswer, without: ApiAnswer, own: bool = True, beside: bool = False) -> None:
         self._answers = {True: with_uid, False: without}
-        self._own = own
+        self._own, self._beside = own, beside
         self.deletions: list[ApiRequest] = []
         self.max_seconds: list[float | None] = []
 
@@ -38,6 +40,8 @@ class AnsweredDeletions:
         if call.verb == "get":
             return answer({"metadata": metadata}) if self._own else answer(absent=True)
         if call.verb == "list":
+            if call.namespace and not self._beside:
+                return answer({"items": []})
             going = {"metadata": {**metadata, "name": "going", "deletionTimestamp": "2026-03-01T12:00:00Z"}}
             return answer({"items": [going, {"metadata": metadata}]})
         self.deletions.append(call)
@@ -85,6 +89,13 @@ async def test_outside_a_cluster_the_first_running_pod_is_asked_about() -> None:
     calls = AnsweredDeletions(answer({}), DENIED, own=False)
     assert await asked(calls)
     assert {(each.namespace, each.name) for each in calls.deletions} == {("shop", "web")}
+
+
+async def test_outside_a_cluster_a_pod_of_the_namespace_comes_before_a_tenants() -> None:
+    """The owner of the first pod of all may have a webhook, which would answer in place of the policy."""
+    calls = AnsweredDeletions(answer({}), DENIED, own=False, beside=True)
+    assert await asked(calls)
+    assert {each.namespace for each in calls.deletions} == {OWN.namespace}
 
 
 async def test_a_list_of_pods_that_is_none_leaves_it_unknown() -> None:

@@ -47,7 +47,10 @@ async def own_account(calls: ApiCalls) -> str | None:
 
 
 class OwnPolicy:
-    """Tries deletions of ``pod``, which is this process's own; if there is none, of the first running pod."""
+    """Tries deletions of ``pod``, which is this process's own; if there is none, of a running pod of its namespace.
+
+    Only if that has none, it is the first one of all: a webhook of its owner may answer in place of the policy.
+    """
 
     def __init__(self, calls: ApiCalls, pod: NamespacedName) -> None:
         self._calls = calls
@@ -80,14 +83,15 @@ class OwnPolicy:
         if own.outcome is Outcome.DONE:
             return _metadata(own.body)
         query: dict[str, str | int] = {"fieldSelector": "status.phase=Running", "limit": _MANY}
-        listed = (await self._calls.make(ApiRequest("list", "pods", query=query))).need(Outcome.DONE).body
-        items = listed.get("items") if isinstance(listed, dict) else None
-        # A pod that is being deleted already may be answered for in another way.
-        found = map(_metadata, items if isinstance(items, list) else ())
-        running = [each for each in found if "deletionTimestamp" not in each]
-        if not running:
-            raise CallFailed("no pod is running, so its policy cannot be tried")
-        return running[0]
+        for namespace in (self._pod.namespace, ""):
+            listed = (await self._calls.make(ApiRequest("list", "pods", namespace, query=query))).need(Outcome.DONE)
+            items = listed.body.get("items") if isinstance(listed.body, dict) else None
+            # A pod that is being deleted already may be answered for in another way.
+            found = map(_metadata, items if isinstance(items, list) else ())
+            running = [each for each in found if "deletionTimestamp" not in each]
+            if running:
+                return running[0]
+        raise CallFailed("no pod is running, so its policy cannot be tried")
 
 
 def _metadata(body: Any) -> dict[str, Any]:
