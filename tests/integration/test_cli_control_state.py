@@ -375,6 +375,8 @@ async def test_resume_all_ends_every_pause(at: ClientStage, tmp_path: Path) -> N
         "evictions are no longer paused for node n1",
     ]
     assert "the key pause is malformed" in result.stderr
+    assert "this ends 2 pauses:" in result.stderr
+    assert "evictions are paused for node n1" in result.stderr.split("this ends 2 pauses:")[1]
     shop = PauseScope("namespace", "shop")
     assert control_state(at) == ControlState(reset_epoch=EPOCH, resumed=frozenset({shop}))
 

@@ -300,6 +300,7 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         if not shown:
             _refuse_what_a_step_holds(standing, scopes)
         if shown:
+            _say_which_end(standing, shown)
             release = Release(None if chosen is None else frozenset(scopes))
             complain(await told(on, await count_going(on, flags, standing, release)))
             must_agree(flags, "resume?")
@@ -316,6 +317,14 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         click.echo(line)
     _say_what_to_do(after, scopes, on.clock.now().server_epoch)
     return ExitCode.OK
+
+
+def _say_which_end(standing: ControlState, shown: Mapping[PauseScope, Pause]) -> None:
+    """Say which pauses end, where these are all that are in force: somebody else may have ordered some."""
+    if len(shown) > 1 and shown == standing.pauses():
+        complain(f"this ends {many(len(shown), 'pause')}:")
+        for line in held_back(replace(standing, latch=None)):
+            complain(line)
 
 
 def _say_what_to_do(after: ControlState, scopes: Sequence[PauseScope], now: float) -> None:
