@@ -2,28 +2,44 @@
 
 import gc
 from collections.abc import Mapping
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType, NoneType
 from typing import TypeVar
 
 Kept = TypeVar("Kept")
 
+_NOT_FOLLOWED = (type, ModuleType, FunctionType, MethodType, int, float, NoneType)
 
-def kept(whole: object, kind: type[Kept]) -> list[Kept]:
-    """Find all objects of a class that an object refers to, over any number of steps; each of them once.
+
+def kept(whole: object, *kinds: type[Kept]) -> list[Kept]:
+    """Find all objects of these classes that an object refers to, over any number of steps; each of them once.
 
     What only functions and methods refer to does not count: they refer to whoever made them.
     """
     found: list[Kept] = []
     seen: dict[int, object] = {}  # With the objects: while they live, no other has their number.
     waiting: list[object] = [whole]
+    skipped, wanted, mapping = _Told(_NOT_FOLLOWED), _Told(kinds), _Told((Mapping,))
     while waiting:
         one = waiting.pop()
-        if id(one) in seen or isinstance(one, type | ModuleType | FunctionType | MethodType):
+        number, of = id(one), type(one)
+        if number in seen or skipped[of]:
             continue
-        seen[id(one)] = one
-        if isinstance(one, kind):
-            found.append(one)
-        if isinstance(one, Mapping):
-            waiting += one.keys()  # The collector does not visit keys that are strings.
+        seen[number] = one
+        if wanted[of]:
+            found.append(one)  # type: ignore[arg-type]
+        if mapping[of]:
+            waiting += one.keys()  # type: ignore[attr-defined]  # The collector does not visit keys that are strings.
         waiting += gc.get_referents(one)
     return found
+
+
+class _Told(dict[type, bool]):
+    """Whether a class is one of these, asked once: that is slow for abstract ones."""
+
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        super().__init__()
+        self.kinds = kinds
+
+    def __missing__(self, of: type) -> bool:
+        self[of] = told = issubclass(of, self.kinds)
+        return told

@@ -15,7 +15,8 @@ from taint_eviction.core.timed_queue import TimedWorkerQueue
 
 def hints(whole: object) -> int:
     """Count the hints in all queues of a controller, or of one of its parts."""
-    return sum(map(len, kept(whole, TimedWorkerQueue))) + sum(map(len, kept(whole, FairQueue)))
+    queues: list[TimedWorkerQueue | FairQueue] = kept(whole, TimedWorkerQueue, FairQueue)
+    return sum(map(len, queues))
 
 
 def wanted_hints(records: Iterable[PodRecord]) -> int:
