@@ -7,7 +7,7 @@ before.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
@@ -106,6 +106,8 @@ class SurgeJudge:
             if not state.taints.items() <= before.taints.items():
                 return  # It is for the watch to bring what may have been set again meanwhile.
         seen.versions[metadata["uid"]] = version
+        if trace.call is CallKind.LIST_NODES and isinstance(state, NodeState):
+            state = _as_known(state, seen.nodes.get(metadata["name"]))
         if isinstance(state, PodState):
             seen.pods[metadata["uid"]] = at, state
             return
@@ -330,6 +332,17 @@ class SurgeJudge:
         return _exceeds(self._policy.nodes, by_people, total) or (
             lifecycle is not None and _exceeds(lifecycle, by_lifecycle, total)
         )
+
+
+def _as_known(state: NodeState, before: tuple[float, NodeState] | None) -> NodeState:
+    """Return a listed node as a process must take it: a list does not show that a taint without a date was set again
+    since the process saw it last.
+    """
+    if before is None or before[1].uid != state.uid:
+        return state
+    known = before[1].taints
+    undated = {identity: known.get(identity, at) for identity, at in state.taints.items() if not identity[2]}
+    return replace(state, taints={**state.taints, **undated})
 
 
 def _counts(found: set[TaintIdentity], node: NodeState, pod: PodState) -> bool:
