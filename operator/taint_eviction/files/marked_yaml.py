@@ -79,6 +79,9 @@ _MAX_VALUES = 50_000
 # Python refuses to print integers of thousands of digits; 64 bits are enough here.
 _LARGEST_INTEGER = 10**30
 
+# So many known names are listed where a name is not known.
+_MAX_LISTED = 100
+
 
 def read_text(path: Path) -> str:
     """Read a file; raise ``Malformed`` if that fails or it is not UTF-8."""
@@ -282,4 +285,6 @@ def described(at: Marked) -> str:
 
 
 def _listed(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))
+    """Return names in order: all keywords of a format, but not all pods of a large scenario."""
+    more = ", …" if len(names) > _MAX_LISTED else ""
+    return ", ".join(sorted(names)[:_MAX_LISTED]) + more

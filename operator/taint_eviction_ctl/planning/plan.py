@@ -73,7 +73,8 @@ class PlannedBudget:
     blocked: tuple[PodRef, ...]
 
 
-@dataclass(slots=True)
+# No text of all that it contains: asyncio.run (Python 3.11) asks for that of a result, and throws it away.
+@dataclass(slots=True, repr=False)
 class Plan:
     """The whole plan.
 
