@@ -249,7 +249,8 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
     progress = Progress()
     async with reaching(flags, flags["call_timeout"]) as cluster:
         try:
-            inventory = await read_cluster(cluster.calls, progress, _namespace(flags))
+            keys = settings.policy.label_keys | changes.label_keys
+            inventory = await read_cluster(cluster.calls, progress, _namespace(flags), keys)
         except CallFailed as error:
             raise located(cluster.where, error) from error
         await cluster.learn_time()

@@ -54,6 +54,11 @@ class Changes:
     selector: LabelSelector = ()
     zones: frozenset[str] = frozenset()
 
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The keys of the labels by which they choose pods."""
+        return frozenset(term.key for change in self.tolerations for term in change.selector)
+
     def described(self) -> list[str]:
         """Return the changes in words, one phrase each."""
         return [

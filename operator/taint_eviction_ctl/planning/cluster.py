@@ -4,8 +4,9 @@ poddisruptionbudgets, and to create pods/eviction: without one of the latter two
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from taint_eviction.core.pod_parts import PodParts, needed_keys
 from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.evictions import eviction_body
@@ -31,18 +32,16 @@ _LONG_SECONDS = 2.0
 _SLOW = "the API server was not asked: it took long, or did not answer, for another pod of this namespace"
 
 
-async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespace: str = "") -> Inventory:
-    """List nodes, and pods and budgets of a namespace, "": of all.
+async def read_cluster(
+    calls: ApiCalls, progress: Callable[[int], None], namespace: str = "", label_keys: Collection[str] = ()
+) -> Inventory:
+    """List nodes, and pods and budgets of a namespace, "": of all. Of a pod's labels only those with these keys are
+    kept, and those that a budget names: anybody may create pods with thousands.
 
     Raise ``CallFailed`` if nodes or pods cannot be listed.
     """
-    inventory = Inventory()
-    reader = InventoryReader(inventory)
-    for resource, kind, within in (("nodes", "Node", ""), ("pods", "Pod", namespace)):
-        async for put in list_items(calls, ApiRequest("list", resource, within), _reading(reader, kind)):
-            put()
-            if len(inventory) % _TOLD_EVERY == 0:
-                progress(len(inventory))
+    inventory, parts = Inventory(), PodParts()
+    reader = InventoryReader(inventory, parts)
     try:
         await _put_budgets(calls, reader, namespace)
     except CallFailed as error:
@@ -50,19 +49,31 @@ async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespa
             raise
         inventory.budgets_known = False
         inventory.notes.append(f"budgets could not be listed: {error}")
+    parts.label_keys = needed_keys({*label_keys, *_keys(inventory)})
+    for resource, kind, within in (("nodes", "Node", ""), ("pods", "Pod", namespace)):
+        async for put in list_items(calls, ApiRequest("list", resource, within), _reading(reader, kind)):
+            put()
+            if len(inventory) % _TOLD_EVERY == 0:
+                progress(len(inventory))
     return inventory
 
 
 async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Inventory:
     """List the pods and budgets of some namespaces; raise ``CallFailed`` if they cannot be listed."""
-    inventory = Inventory()
-    reader = InventoryReader(inventory)
+    inventory, parts = Inventory(), PodParts()
+    reader = InventoryReader(inventory, parts)
     for namespace in namespaces:
         await _put_budgets(calls, reader, namespace)
+        parts.label_keys = needed_keys(_keys(inventory))
         if any(key.namespace == namespace for key in inventory.budgets):
             async for put in list_items(calls, ApiRequest("list", "pods", namespace), _reading(reader, "Pod")):
                 put()
     return inventory
+
+
+def _keys(inventory: Inventory) -> set[str]:
+    """Return the keys of the labels by which budgets choose their pods."""
+    return {term.key for budget in inventory.budgets.values() for term in budget.selector or ()}
 
 
 async def _put_budgets(calls: ApiCalls, reader: InventoryReader, namespace: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from taint_eviction.core.label_selectors import IN, LabelSelector, requirement
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import one_line
 from taint_eviction.files.short_forms import EFFECTS
 from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node, read_pod
@@ -36,10 +37,13 @@ ValueT = TypeVar("ValueT")
 
 
 class InventoryReader:
-    """Puts objects into an inventory, one after the other; ``place`` is the file and line of each."""
+    """Puts objects into an inventory, one after the other; ``place`` is the file and line of each. Of pods it reads
+    these parts.
+    """
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, parts: PodParts = ALL_PARTS) -> None:
         self.inventory = inventory
+        self._parts = parts
 
     def put(self, body: Any, place: str) -> None:
         """Add an object, or the items of a List; a malformed one becomes a problem, the others count."""
@@ -89,12 +93,13 @@ class InventoryReader:
         return put
 
     def _read_pod(self, body: Body, place: str) -> Putting:
-        pod, complaints = read_pod(_completed(body, namespaced=True))
+        pod, complaints = read_pod(_completed(body, namespaced=True), self._parts)
         if body.get("spec") is None:
             raise ValueError(f"Pod {pod.ref}: spec is missing: has the text been cut?")
         status = body.get("status")
         phase = status.get("phase") if isinstance(status, Mapping) else None
-        facts = PodFacts(pod, _labels(body), _owner(body), _is_ready(status, pod.finished), phase == "Pending")
+        labels = _labels(body, self._parts)
+        facts = PodFacts(pod, labels, _owner(body), _is_ready(status, pod.finished), phase == "Pending")
 
         def put() -> None:
             self._complain(place, f"Pod {pod.ref}", complaints)
@@ -150,11 +155,11 @@ def _completed(body: Body, namespaced: bool) -> Body:
     return {**body, "metadata": filled}
 
 
-def _labels(body: Body) -> Labels:
+def _labels(body: Body, parts: PodParts) -> Labels:
     labels = (body.get("metadata") or {}).get("labels")
     if not isinstance(labels, Mapping):
         return {}
-    return _shared_labels(tuple((str(key), str(value)) for key, value in labels.items()))
+    return _shared_labels(tuple((str(key), str(value)) for key, value in parts.labels(labels).items()))
 
 
 @lru_cache(8192)
