@@ -1,9 +1,14 @@
 """Adoption in replays: what the simulated API server does, and how its calls fail."""
 
+from collections.abc import Callable
+
 import pytest
+from tests.around import around
 from tests.simulation.scenario_texts import played
 
 from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.countdowns import Countdowns
+from taint_eviction.core.objects import PodRef
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.settings import AdoptionSettings
 from taint_eviction_lab.simulation.cluster import Impossible
@@ -122,3 +127,34 @@ def test_a_confirmation_counts_only_for_a_current_order() -> None:
         assert timeline.about(ADOPTION, What.ADOPTION_ALLOWED)
 
     run_virtually(main())
+
+
+MANY = """
+about: Many pods.
+settings: {{adopt: true, builtIn: "1.36", defaultTolerationSeconds: null}}
+given:
+  nodes: [node-1]
+  pods: [{pods}]
+timeline:
+  - {{at: 5, taint: "node-1 a=1:NoExecute"}}
+  - {{at: 300, untaint: node-1}}
+expect: {{p0: {{notEvicted: true}}}}
+"""
+
+
+def test_marks_that_may_be_unseen_are_not_checked_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass has all marks of the last ten seconds, and each mark causes a pass: hundreds of checks for each mark
+    would take more time than marking.
+    """
+    checks: list[PodRef] = []
+
+    @around(monkeypatch, Countdowns, "returns_at")
+    def returns_at(right: Callable[..., float], self: Countdowns, ref: PodRef, now: float, marked_at: float) -> float:
+        checks.append(ref)
+        return right(self, ref, now, marked_at)
+
+    pods = 300
+    named = (f'{{name: p{i}, nodeName: node-1, tolerations: ["a:NoExecute for 300"]}}' for i in range(pods))
+    result = played(MANY.format(pods=", ".join(named)))
+    assert not result.broken
+    assert len(checks) < 60 * pods

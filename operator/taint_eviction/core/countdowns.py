@@ -85,7 +85,11 @@ class _Countdown:
 
     def is_over(self, now: float, gap_at: float) -> bool:
         """Return whether no timer can be armed any more; one may have been in a gap that ended at ``gap_at``."""
-        return self.clear_at is not None and now - max(self.clear_at, gap_at) >= _CLEAR_SECONDS
+        return now >= self.over_at(gap_at)
+
+    def over_at(self, gap_at: float) -> float:
+        """Return from when on that is so if nothing finite matches until then; infinite while something does."""
+        return math.inf if self.clear_at is None else max(self.clear_at, gap_at) + _CLEAR_SECONDS
 
 
 class Late(NamedTuple):
@@ -246,21 +250,19 @@ class Countdowns:
         countdown = self._countdowns.get(ref.key)
         return countdown if countdown is not None and countdown.ref == ref else None
 
-    def may_return(self, ref: PodRef, now: float, marked_at: float) -> bool:
-        """Return whether marks of a pod may go: no timer from before them can be armed any more.
+    def returns_at(self, ref: PodRef, now: float, marked_at: float) -> float:
+        """Return from when on marks of a pod may go, as far as is known: no timer from before them can be armed then.
 
         Either nothing finite has matched for 10 s, or that was so when the countdown that runs now began. That one is
-        taken over first if it is late. ``marked_at``: since when this process has known of the pod's mark; what was
-        before, it cannot know.
+        taken over first if it is late: infinite until it is. ``marked_at``: since when this process has known of the
+        pod's mark; what was before, it cannot know.
         """
-        countdown = self._of(ref)
+        countdown, at = self._of(ref), marked_at + _CLEAR_SECONDS
         if countdown is None:
-            cancelled = True
-        elif countdown.seconds is None:
-            cancelled = countdown.is_over(now, self._gap_at)
-        else:
-            cancelled = countdown.is_anew and now < countdown.begins_at
-        return cancelled and now - marked_at >= _CLEAR_SECONDS
+            return at
+        if countdown.clear_at is not None:
+            return max(at, countdown.over_at(self._gap_at))
+        return at if countdown.is_anew and now < countdown.begins_at else math.inf
 
     # What is late
 

@@ -206,6 +206,8 @@ class Adopter:
         self._carriers = _Carriers(self._clock)
         # A dict, so that calls are made in the same order in every process.
         self._to_check: dict[PodRef, None] = {}
+        # When pods are checked again whose marks the built-in controller may not have seen: each pass has many of them.
+        self._check_at: dict[PodRef, float] = {}
         self._kept: dict[PodRef, _Refusal] = {}
         self._under_way: dict[PodRef, float] = {}  # Since when.
         self._left_told = ""
@@ -344,6 +346,7 @@ class Adopter:
                 self._queue.clear()
                 for memory in (self._refusals, self._kept, self._rests_until, self._unseen, self._told_namespaces):
                     memory.clear()
+                self._check_at.clear()
             else:
                 self._begin_marks(group)
                 if self._clock.now().at - checked_all_at >= _CHECK_ALL_SECONDS:
@@ -550,7 +553,10 @@ class Adopter:
         """Begin to give back the marks that are not needed any more, and to mend notes."""
         now = self._clock.now().at
         retried = [ref for ref, refusal in self._kept.items() if refusal.retry_at <= now]
-        to_check, self._to_check = self._to_check | dict.fromkeys(retried), {}
+        unseen = [ref for ref, at in self._check_at.items() if at <= now]
+        for ref in unseen:
+            del self._check_at[ref]
+        to_check, self._to_check = dict.fromkeys(unseen) | self._to_check | dict.fromkeys(retried), {}
         for number, ref in enumerate(to_check):
             if number % _AT_A_TIME == _AT_A_TIME - 1:
                 await asyncio.sleep(0)
@@ -558,8 +564,9 @@ class Adopter:
             rests = ref in self._under_way or self._rests_until.get(ref, now) > now
             if carrier is None or not self._returns(carrier.pod):
                 self._kept.pop(ref, None)
-                if carrier is not None and self._may_be_unseen(ref):
-                    self._to_check[ref] = None  # It is decided when the built-in controller has seen the mark.
+                if carrier is not None and (at := self._returns_at(ref)) > now:
+                    # It is decided when the built-in controller has seen the mark.
+                    self._check_at[ref] = at if at < math.inf else now + _PASS_SECONDS
             elif kept is not None and kept.retry_at > now:
                 pass
             elif rests or not self._has_place(ref.key.namespace):
@@ -575,15 +582,17 @@ class Adopter:
             return None
         # Who has ordered that nothing is taken over must see no new note.
         known: Note = self._note_of(pod.ref) if self.stopped_by is None else {}
-        if self._may_be_unseen(pod.ref):
+        if self._returns_at(pod.ref) > self._clock.now().at:
             return wanted_change(pod, (), (), known)
         return wanted_change(pod, (), places_to_return(pod, taints), known)
 
-    def _may_be_unseen(self, ref: PodRef) -> bool:
-        """Return whether the built-in controller may not have seen a mark yet, and would keep its timer without it."""
+    def _returns_at(self, ref: PodRef) -> float:
+        """Return from when on the built-in controller has seen a mark, and keeps no timer without it; infinite: that is
+        not known.
+        """
         carrier, now = self._carriers.known.get(ref), self._clock.now().at
         marked_at = now if carrier is None else carrier.known_at
-        return self.enabled and not self._countdowns.may_return(ref, now, marked_at)
+        return self._countdowns.returns_at(ref, now, marked_at) if self.enabled else -math.inf
 
     def _taints_that_matter(self, pod: Pod) -> list[Taint] | None:
         """Return the taints of a pod's node, and those that may come back within one outage; None: leave the pod."""
