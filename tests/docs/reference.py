@@ -167,7 +167,8 @@ def events_page() -> str:
         "The leader posts one event for each eviction, after the API server has accepted it, and not one for each"
         " attempt. An event carries the pod's UID, so `kubectl describe pod` shows it. `--no-event-reasons` leaves out"
         " the part after the colon, which names the taint. Each pod has a burst of 25 events, then one in five minutes."
-        " The source component is `taint-eviction-controller`."
+        " The source component is `taint-eviction-controller`, and `reportingInstance` names the replica. Events of"
+        " Kubernetes' own controller have the same reason and, since 1.29, the same component, but no UID of the pod."
     )
     table = _table(("reason", "type", "object", "example"), rows)
     return "\n\n".join([MADE, "# Events", intro, table]) + "\n"

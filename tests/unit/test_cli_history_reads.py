@@ -121,6 +121,18 @@ def test_outcomes_of_all_replicas_are_ordered_and_limited(monkeypatch: pytest.Mo
     assert [each["uid"] for each in asked(monkeypatch, one, two, limit=3).outcomes] == ["d", "c", "b"]
 
 
+def test_events_of_a_time_of_which_a_replica_tells_the_newest_alone_are_not_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a limit the replica tells more of these pods than an event: their nodes, and whether they were late."""
+    replica = FakeReplica(page("one", row("c", "evicted", 9), row("b", "evicted", 8)))
+    told = [{**row(uid, "evicted", second), "node": None, "toldBy": None} for uid, second in (("d", 11), ("a", 8))]
+    found = asked(monkeypatch, replica, limit=2, events=Source("events", outcomes=told, lasting=False))
+    assert [each["uid"] for each in found.outcomes] == ["d", "c"]
+    problems = " ".join(source.problem or "" for source in found.sources)
+    assert "that only events tell" not in problems
+
+
 def test_pages_are_followed_until_there_are_enough_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each further page is asked for with the token of the page before."""
     replica = FakeReplica(

@@ -156,10 +156,15 @@ def answer_lines(document: Document, past: list[Document], failover: Document, f
         own = [each for each in past if each["uid"] == document.get("uid")]
         earlier = [each for each in past if each["uid"] != document.get("uid")]
         now = put(partial(past_lines, own), document) if own else put(explanation_lines, document)
-        return [*now, *put(partial(earlier_lines, earlier), document), *_left(document)]
+        return [*now, *_left(document), *put(partial(earlier_lines, earlier), document)]
     if past:
-        bearer = _bearer(document, past, failover, flags)
-        lines = [*put(partial(past_lines, past), document), *bearer, *_left(document)]
+        newest, earlier = past[:1], past[1:]
+        lines = [*put(partial(past_lines, newest), document), *_bearer(document, past, failover, flags)]
+        lines += _left(document)
+        if earlier:
+            several = many(len(earlier), "earlier pod")
+            lines += fact_lines("before", f"{several} of this name left, too: see below")
+            lines += put(partial(past_lines, earlier), document)
     else:
         lines = put(explanation_lines, document)
     return [*lines, *put(partial(source_lines, indent="  "), document)]

@@ -52,7 +52,7 @@ _WORDS = {
 @flag("--since", type=PastTime(), help="Not before this: 5m ago, the last 03:12 UTC, or a time in RFC 3339.")
 @flag("--since-time", type=PastTime(), help="The same, under kubectl's name.")
 @flag("--until", type=PastTime(), help="Not after this, written in the same ways.")
-@flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
+@flag("--limit", type=click.IntRange(1), default=1000, help="List at most this many pods.")
 @click.option(
     "--against",
     type=click.Choice(["built-in"]),

@@ -4,7 +4,7 @@ keeps, and Kubernetes' events.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,7 +83,8 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
             raise away[0]  # All of them have failed for this one reason.
         why = [*found.unanswered, *(f"{source.name}: {source.problem}" for source in found.sources if source.problem)]
         raise Unanswered("; ".join(why) or f"no pod has the label {_LABEL}: --server asks a replica")
-    told = _without_echoes(sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True))
+    newest = _without_older_events(by_uid.values(), answers, int(query["limit"]))
+    told = _without_echoes(sorted(newest, key=lambda each: str(each["time"]), reverse=True))
     # One that did not answer may be any replica, by its host's name, too.
     all_answered = are_all and bool(found.answered) and len(heads) == len(answers)
     found.outcomes = [
@@ -135,6 +136,13 @@ def _add(by_uid: dict[str, Document], outcome: Document, query: Mapping[str, str
     known = by_uid.get(key)
     if known is None or _worth(outcome) < _worth(known):
         by_uid[key] = outcome
+
+
+def _without_older_events(outcomes: Iterable[Document], answers: list[Any], limit: int) -> list[Document]:
+    """Leave out what events alone tell of times of which a replica had no room to tell: it knows more of those pods."""
+    full = [answer[1] for answer in answers if not isinstance(answer, BaseException) and len(answer[1]) >= limit]
+    told_from = max((parse_rfc3339(told[-1]["time"]) or 0.0 for told in full), default=float("-inf"))
+    return [each for each in outcomes if not _is_event(each) or (parse_rfc3339(each["time"]) or 0.0) > told_from]
 
 
 def _without_echoes(outcomes: list[Document]) -> list[Document]:
