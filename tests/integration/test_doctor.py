@@ -1212,4 +1212,5 @@ async def test_an_open_breaker_is_reported_above_all_where_no_replica_has_one(
     found = (await findings(tmp_path))["breaker"]
     opened = "the circuit breaker is open: no pod is evicted (since 2030-01-01 00:00:00 UTC, by one_1: a wave)"
     assert (found["state"], found["found"]) == ("wrong", opened + added)
+    assert "see which pods a reset evicts: taint-eviction plan" in found["advice"]
     assert "taint-eviction breaker reset" in found["advice"]

@@ -293,15 +293,14 @@ def _bounds(document: Document) -> list[str]:
 
 
 def earlier_lines(past: list[Document], document: Document) -> list[str]:
-    """Return a sentence on the outcome of each earlier pod of a name."""
-    return [
-        line
-        for each in past
-        for line in fact_lines(
-            "before",
-            f"an earlier pod of this name {became(each, document)}: {_why(each)}",
-        )
-    ]
+    """Return a sentence on the outcome of each earlier pod of a name, and the command that tells all of it."""
+    lines = []
+    for each in past:
+        uid = each["uid"]
+        all_of_it = [f"all of it: taint-eviction explain {uid}"] if uid else []
+        said = "; ".join([_why(each), *_delays(each), *all_of_it])
+        lines += fact_lines("before", f"an earlier pod of this name {became(each, document)}: {said}")
+    return lines
 
 
 def past_lines(past: list[Document], document: Document) -> list[str]:

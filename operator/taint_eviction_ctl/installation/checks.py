@@ -437,7 +437,10 @@ class Installation:
             return []
         why = bracketed(latch, utc_text)
         said = f"the circuit breaker is open: no pod is evicted{why}"
-        advice = "look at taint-eviction breaker, then end it: taint-eviction breaker reset"
+        advice = (
+            "see which pods a reset evicts: taint-eviction plan; if the taints are a mistake, remove them first; then "
+            "taint-eviction breaker reset (all at once; for one zone first, see the runbook: TaintEvictionBreakerOpen)"
+        )
         if not replicas:
             said = f"the circuit breaker is open{why}: a controller that starts evicts nobody"
         elif not any(replica.breaker for replica in replicas):
