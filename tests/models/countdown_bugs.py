@@ -1,5 +1,6 @@
 """The mistakes of the models about countdowns, put into the code one at a time."""
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -75,7 +76,7 @@ def looks_once(patch: pytest.MonkeyPatch) -> None:
 
 def back_at_once(patch: pytest.MonkeyPatch) -> None:
     """A mark is given back at once when its taint is gone, though the built-in controller may not have seen it yet."""
-    patch.setattr(Countdowns, "may_return", lambda *_: True)
+    patch.setattr(Countdowns, "returns_at", lambda *_: -math.inf)
 
 
 def due_only(patch: pytest.MonkeyPatch) -> None:
