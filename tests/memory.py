@@ -7,6 +7,7 @@ from typing import TypeVar
 
 Kept = TypeVar("Kept")
 
+# Objects of these classes are neither found nor followed.
 _NOT_FOLLOWED = (type, ModuleType, FunctionType, MethodType, int, float, NoneType)
 
 
@@ -18,7 +19,7 @@ def kept(whole: object, *kinds: type[Kept]) -> list[Kept]:
     found: list[Kept] = []
     seen: dict[int, object] = {}  # With the objects: while they live, no other has their number.
     waiting: list[object] = [whole]
-    skipped, wanted, mapping = _Told(_NOT_FOLLOWED), _Told(kinds), _Told((Mapping,))
+    skipped, wanted, mapping = _IsSubclass(_NOT_FOLLOWED), _IsSubclass(kinds), _IsSubclass((Mapping,))
     while waiting:
         one = waiting.pop()
         number, of = id(one), type(one)
@@ -33,13 +34,13 @@ def kept(whole: object, *kinds: type[Kept]) -> list[Kept]:
     return found
 
 
-class _Told(dict[type, bool]):
-    """Whether a class is one of these, asked once: that is slow for abstract ones."""
+class _IsSubclass(dict[type, bool]):
+    """Whether each class is a subclass of one of ``kinds``. It is checked once, since ABCs are slow to check."""
 
     def __init__(self, kinds: tuple[type, ...]) -> None:
         super().__init__()
         self.kinds = kinds
 
     def __missing__(self, of: type) -> bool:
-        self[of] = told = issubclass(of, self.kinds)
-        return told
+        self[of] = found = issubclass(of, self.kinds)
+        return found

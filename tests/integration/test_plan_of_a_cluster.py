@@ -1,4 +1,4 @@
-"""What a plan keeps of a cluster: whoever creates a pod decides how large it is."""
+"""Which labels of pods a plan keeps in memory: the user who creates a pod decides how many it has."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from taint_eviction_ctl.planning.cluster import read_cluster, read_namespaces
 
 @pytest.fixture
 async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
-    """A stage with a pod of three labels, one of which a budget names."""
+    """Yield a cluster that has a pod with three labels, and a budget that selects it by one of them."""
     async with client_stage(tmp_path) as made:
         add_pod(made.server, "web", "n1", labels={"app": "web", "tier": "front", "other": "x"})
         budget = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1}}
@@ -22,12 +22,12 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
 
 
 async def test_only_labels_that_a_budget_a_rule_or_a_change_names_are_kept(at: ClientStage) -> None:
-    """Ten thousand others on each pod of a tenant take no memory."""
+    """The other labels of a pod, of which there may be thousands, take no memory."""
     read = await read_cluster(at.calls, lambda count: None, label_keys={"tier"})
     assert read.pods[NamespacedName("default", "web")].labels == {"app": "web", "tier": "front"}
 
 
 async def test_of_a_namespace_only_labels_that_its_budgets_name_are_kept(at: ClientStage) -> None:
-    """By these the budgets that a release violates are found."""
+    """These labels suffice to find the budgets that a release violates."""
     read = await read_namespaces(at.calls, ["default"])
     assert read.pods[NamespacedName("default", "web")].labels == {"app": "web"}

@@ -36,8 +36,8 @@ def test_a_new_taint_starts_each_pods_tolerance_when_it_is_set() -> None:
     assert leaves(planned(inventory, TAINTED)) == {"none": 0.0, "some": 300.0}
 
 
-def test_a_plan_makes_no_text_of_its_pods() -> None:
-    """With Python 3.11, asyncio.run asks for the text of what it returns: that of many pods takes minutes."""
+def test_the_repr_of_a_plan_does_not_contain_its_pods() -> None:
+    """In Python 3.11, asyncio.run builds the repr of its result: for many pods that takes minutes."""
     assert "web-1" not in repr(planned(inventory_of(node("node-1"), pod("web-1")), TAINTED))
 
 

@@ -143,8 +143,8 @@ expect: {{p0: {{notEvicted: true}}}}
 
 
 def test_marks_that_may_be_unseen_are_not_checked_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pass has all marks of the last ten seconds, and each mark causes a pass: hundreds of checks for each mark
-    would take more time than marking.
+    """Each mark causes a pass, and the marks of the last ten seconds wait in each pass, so checking all of them every
+    time would take longer than marking.
     """
     checks: list[PodRef] = []
 

@@ -121,16 +121,24 @@ def test_outcomes_of_all_replicas_are_ordered_and_limited(monkeypatch: pytest.Mo
     assert [each["uid"] for each in asked(monkeypatch, one, two, limit=3).outcomes] == ["d", "c", "b"]
 
 
-def test_events_of_a_time_of_which_a_replica_tells_the_newest_alone_are_not_listed(
+def test_an_event_older_than_all_that_a_replica_lists_within_the_limit_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without a limit the replica tells more of these pods than an event: their nodes, and whether they were late."""
+    """With a higher limit the replica lists that pod, too, with its node and how late it left."""
     replica = FakeReplica(page("one", row("c", "evicted", 9), row("b", "evicted", 8)))
     told = [{**row(uid, "evicted", second), "node": None, "toldBy": None} for uid, second in (("d", 11), ("a", 8))]
     found = asked(monkeypatch, replica, limit=2, events=Source("events", outcomes=told, lasting=False))
     assert [each["uid"] for each in found.outcomes] == ["d", "c"]
     problems = " ".join(source.problem or "" for source in found.sources)
     assert "that only events tell" not in problems
+
+
+def test_a_dry_run_that_is_not_asked_hides_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many outcomes it has, none of them is of a pod that was evicted."""
+    dry_run = FakeReplica(page("dry", row("z", "evicted", 20), dryRun=True, lease={"name": "another"}))
+    events = Source("events", outcomes=[{**row("a", "evicted", 8), "node": None, "toldBy": None}], lasting=False)
+    found = asked(monkeypatch, FakeReplica(page("one")), dry_run, limit=1, events=events)
+    assert [each["uid"] for each in found.outcomes] == ["a"]
 
 
 def test_pages_are_followed_until_there_are_enough_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ class _Countdown:
         return now >= self.over_at(gap_at)
 
     def over_at(self, gap_at: float) -> float:
-        """Return from when on that is so if nothing finite matches until then; infinite while something does."""
+        """Return the instant from which no timer can be armed; infinite while something finite matches."""
         return math.inf if self.clear_at is None else max(self.clear_at, gap_at) + _CLEAR_SECONDS
 
 
@@ -251,11 +251,11 @@ class Countdowns:
         return countdown if countdown is not None and countdown.ref == ref else None
 
     def returns_at(self, ref: PodRef, now: float, marked_at: float) -> float:
-        """Return from when on marks of a pod may go, as far as is known: no timer from before them can be armed then.
+        """Return the earliest instant at which the marks of a pod may be removed: no timer from before them is armed
+        then. Infinite: this is not known yet.
 
-        Either nothing finite has matched for 10 s, or that was so when the countdown that runs now began. That one is
-        taken over first if it is late: infinite until it is. ``marked_at``: since when this process has known of the
-        pod's mark; what was before, it cannot know.
+        Either nothing finite has matched for 10 s, or that was so when the current countdown began. A current countdown
+        that is late is taken over first. ``marked_at``: when this process first saw a mark of the pod.
         """
         countdown, at = self._of(ref), marked_at + _CLEAR_SECONDS
         if countdown is None:

@@ -206,7 +206,7 @@ class Adopter:
         self._carriers = _Carriers(self._clock)
         # A dict, so that calls are made in the same order in every process.
         self._to_check: dict[PodRef, None] = {}
-        # When pods are checked again whose marks the built-in controller may not have seen: each pass has many of them.
+        # When to check again the pods whose marks the built-in controller may not have seen: in a wave there are many.
         self._check_at: dict[PodRef, float] = {}
         self._kept: dict[PodRef, _Refusal] = {}
         self._under_way: dict[PodRef, float] = {}  # Since when.
@@ -587,9 +587,7 @@ class Adopter:
         return wanted_change(pod, (), places_to_return(pod, taints), known)
 
     def _returns_at(self, ref: PodRef) -> float:
-        """Return from when on the built-in controller has seen a mark, and keeps no timer without it; infinite: that is
-        not known.
-        """
+        """Return the earliest instant at which the marks of a pod may be removed; infinite: this is not known yet."""
         carrier, now = self._carriers.known.get(ref), self._clock.now().at
         marked_at = now if carrier is None else carrier.known_at
         return self._countdowns.returns_at(ref, now, marked_at) if self.enabled else -math.inf

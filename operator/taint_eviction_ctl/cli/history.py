@@ -293,7 +293,7 @@ def _bounds(document: Document) -> list[str]:
 
 
 def earlier_lines(past: list[Document], document: Document) -> list[str]:
-    """Return a sentence on the outcome of each earlier pod of a name, and the command that tells all of it."""
+    """Return a sentence on the outcome of each earlier pod of a name, with the command that shows the whole outcome."""
     lines = []
     for each in past:
         uid = each["uid"]

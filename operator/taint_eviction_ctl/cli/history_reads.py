@@ -55,7 +55,7 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
     heads = [answer[0] for answer in answers if not isinstance(answer, BaseException)]
     if may_be_dry_run(flags) and not any(_is_asked_for(head, name) for head in heads):
         name = SHADOW_LEASE if any(_is_asked_for(head, SHADOW_LEASE) for head in heads) else name
-    restored = False
+    restored, listed = False, list[list[Document]]()
     for answer in answers:
         if isinstance(answer, Unanswered | CallFailed):
             found.unanswered.append(str(answer))
@@ -69,6 +69,7 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
                 found.unanswered.append(f"{replica_name(identity)} {what}: --lease-name or --server asks it")
                 continue
             found.answered.append(identity)
+            listed.append(outcomes)
             # A controller of another version may not say it.
             since, restored_from = head.get("rememberedSince"), head.get("restoredFrom")
             found.sources.append(Source(identity, since=since, restored_from=restored_from))
@@ -83,7 +84,7 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
             raise away[0]  # All of them have failed for this one reason.
         why = [*found.unanswered, *(f"{source.name}: {source.problem}" for source in found.sources if source.problem)]
         raise Unanswered("; ".join(why) or f"no pod has the label {_LABEL}: --server asks a replica")
-    newest = _without_older_events(by_uid.values(), answers, int(query["limit"]))
+    newest = _without_older_events(by_uid.values(), listed, int(query["limit"]))
     told = _without_echoes(sorted(newest, key=lambda each: str(each["time"]), reverse=True))
     # One that did not answer may be any replica, by its host's name, too.
     all_answered = are_all and bool(found.answered) and len(heads) == len(answers)
@@ -138,11 +139,12 @@ def _add(by_uid: dict[str, Document], outcome: Document, query: Mapping[str, str
         by_uid[key] = outcome
 
 
-def _without_older_events(outcomes: Iterable[Document], answers: list[Any], limit: int) -> list[Document]:
-    """Leave out what events alone tell of times of which a replica had no room to tell: it knows more of those pods."""
-    full = [answer[1] for answer in answers if not isinstance(answer, BaseException) and len(answer[1]) >= limit]
-    told_from = max((parse_rfc3339(told[-1]["time"]) or 0.0 for told in full), default=float("-inf"))
-    return [each for each in outcomes if not _is_event(each) or (parse_rfc3339(each["time"]) or 0.0) > told_from]
+def _without_older_events(outcomes: Iterable[Document], listed: Iterable[list[Document]], limit: int) -> list[Document]:
+    """Leave out the events that are older than everything that a replica lists, where it lists as many as the limit
+    allows. With a higher limit it would list these pods, too, with more than an event says.
+    """
+    complete_from = max((_at(each[-1]) for each in listed if len(each) >= limit), default=float("-inf"))
+    return [each for each in outcomes if not _is_event(each) or _at(each) > complete_from]
 
 
 def _without_echoes(outcomes: list[Document]) -> list[Document]:
@@ -153,12 +155,11 @@ def _without_echoes(outcomes: list[Document]) -> list[Document]:
     known: dict[tuple[str, str], list[float]] = {}
     for each in outcomes:
         if each["outcome"] in _ENDS:
-            known.setdefault((each["namespace"], each["name"]), []).append(parse_rfc3339(each["time"]) or 0.0)
+            known.setdefault((each["namespace"], each["name"]), []).append(_at(each))
 
     def is_echo(each: Document) -> bool:
-        at = parse_rfc3339(each["time"]) or 0.0
         ends = known.get((each["namespace"], each["name"]), ())
-        return each["outcome"] == "marked" and any(abs(end - at) <= _ECHO_SECONDS for end in ends)
+        return each["outcome"] == "marked" and any(abs(end - _at(each)) <= _ECHO_SECONDS for end in ends)
 
     return [each for each in outcomes if not is_echo(each)]
 
@@ -184,6 +185,11 @@ def _limited(told: list[Document], limit: int, sources: list[Source]) -> list[Do
     return listed
 
 
+def _at(outcome: Document) -> float:
+    """Return the Unix time of an outcome; 0 if it cannot be read."""
+    return parse_rfc3339(outcome["time"]) or 0.0
+
+
 def _is_event(outcome: Document) -> bool:
     """Return whether an event alone tells an outcome: it names no node."""
     return outcome["node"] is None
@@ -196,7 +202,7 @@ def _worth(outcome: Document) -> tuple[int, bool]:
 
 def _fits(outcome: Document, query: Mapping[str, str | int]) -> bool:
     """Return whether an outcome was asked for: replicas of other versions, and other sources, know not all filters."""
-    at = parse_rfc3339(outcome["time"]) or 0.0
+    at = _at(outcome)
     if at < (parse_rfc3339(query.get("since")) or 0.0) or at > (parse_rfc3339(query.get("until")) or float("inf")):
         return False
     taint = outcome["taint"] or str(outcome.get("why") or "").removeprefix("taint ")

@@ -320,7 +320,7 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
 
 
 def _say_which_end(standing: ControlState, shown: Mapping[PauseScope, Pause]) -> None:
-    """Say which pauses end, where these are all that are in force: somebody else may have ordered some."""
+    """Name the pauses that end, if there are several and none remains: other people may have ordered some of them."""
     if len(shown) > 1 and shown == standing.pauses():
         complain(f"this ends {many(len(shown), 'pause')}:")
         for line in held_back(replace(standing, latch=None)):

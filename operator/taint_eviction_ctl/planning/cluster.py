@@ -35,10 +35,10 @@ _SLOW = "the API server was not asked: it took long, or did not answer, for anot
 async def read_cluster(
     calls: ApiCalls, progress: Callable[[int], None], namespace: str = "", label_keys: Collection[str] = ()
 ) -> Inventory:
-    """List nodes, and pods and budgets of a namespace, "": of all. Of a pod's labels only those with these keys are
-    kept, and those that a budget names: anybody may create pods with thousands.
+    """List nodes, and pods and budgets of a namespace, "": of all.
 
-    Raise ``CallFailed`` if nodes or pods cannot be listed.
+    Of the labels of pods, keep only those with these keys, and those that budgets select by: anybody may create a pod
+    with thousands of labels. Raise ``CallFailed`` if nodes or pods cannot be listed.
     """
     inventory, parts = Inventory(), PodParts()
     reader = InventoryReader(inventory, parts)
@@ -59,15 +59,18 @@ async def read_cluster(
 
 
 async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Inventory:
-    """List the pods and budgets of some namespaces; raise ``CallFailed`` if they cannot be listed."""
+    """List the budgets of some namespaces, and the pods of those that have any.
+
+    Raise ``CallFailed`` if they cannot be listed.
+    """
     inventory, parts = Inventory(), PodParts()
     reader = InventoryReader(inventory, parts)
     for namespace in namespaces:
         await _put_budgets(calls, reader, namespace)
-        parts.label_keys = needed_keys(_keys(inventory))
-        if any(key.namespace == namespace for key in inventory.budgets):
-            async for put in list_items(calls, ApiRequest("list", "pods", namespace), _reading(reader, "Pod")):
-                put()
+    parts.label_keys = needed_keys(_keys(inventory))
+    for namespace in sorted({key.namespace for key in inventory.budgets}):
+        async for put in list_items(calls, ApiRequest("list", "pods", namespace), _reading(reader, "Pod")):
+            put()
     return inventory
 
 

@@ -73,7 +73,7 @@ class PlannedBudget:
     blocked: tuple[PodRef, ...]
 
 
-# No text of all that it contains: asyncio.run (Python 3.11) asks for that of a result, and throws it away.
+# It has no repr of its contents: in Python 3.11, asyncio.run builds the repr of its result, and discards it.
 @dataclass(slots=True, repr=False)
 class Plan:
     """The whole plan.

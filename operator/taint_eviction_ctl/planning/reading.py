@@ -37,8 +37,9 @@ ValueT = TypeVar("ValueT")
 
 
 class InventoryReader:
-    """Puts objects into an inventory, one after the other; ``place`` is the file and line of each. Of pods it reads
-    these parts.
+    """Puts objects into an inventory, one after the other; ``place`` is the file and line of each.
+
+    ``parts``: which parts of pods are read.
     """
 
     def __init__(self, inventory: Inventory, parts: PodParts = ALL_PARTS) -> None:

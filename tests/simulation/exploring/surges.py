@@ -335,8 +335,8 @@ class SurgeJudge:
 
 
 def _as_known(state: NodeState, before: tuple[float, NodeState] | None) -> NodeState:
-    """Return a listed node as a process must take it: a list does not show that a taint without a date was set again
-    since the process saw it last.
+    """Return a listed node as a process must read it. If an undated taint was removed and set again since the process
+    last saw the node, a list does not show this.
     """
     if before is None or before[1].uid != state.uid:
         return state
