@@ -1,4 +1,4 @@
-"""What explorations know of taints that are dated by a clock that is wrong."""
+"""What explorations know of taints whose dates are wrong, or missing."""
 
 import pytest
 from tests.simulation import world_bugs
@@ -41,3 +41,31 @@ def test_a_date_before_that_ends_no_tolerance(monkeypatch: pytest.MonkeyPatch) -
     """The same run with the mistake that the date counts."""
     world_bugs.dated_beats_seen(monkeypatch)
     assert played().rule == "not due"
+
+
+# web-1's second attempt reads the node at 26.8 s, ahead of the watch, which brings the undated taint at 27.8 s.
+UNDATED = """
+about: A dated taint is replaced by an undated one while the watch lags, and a budget has just refused web-4.
+name: undated
+settings: {evictionMode: evict}
+given:
+  nodes:
+    - node-1
+    - {name: node-2, taints: [{key: a, value: "1", effect: NoExecute, timeAdded: now}]}
+  pods:
+    - {name: web-1, nodeName: node-1, labels: {app: web}}
+    - {name: web-4, nodeName: node-1, labels: {app: web}, tolerations: [b for 20]}
+  budgets: [{name: one, selector: {app: web}, maxUnavailable: 0}]
+timeline:
+  - {at: 4.135, taint: {node: node-2, taints: ["b=1:NoExecute"], by: kubectl}}
+  - {at: 13.717, lag: {watch: nodes, by: 1.2}}
+  - {at: 21.011, recreate: {pod: web-1, node: node-2}}
+  - {at: 24.191, recreate: {pod: web-4, node: node-2}}
+  - {at: 26.631, taint: {node: node-2, taints: ["a=1:NoExecute"], by: kubectl}}
+expect: {}
+"""
+
+
+def test_an_undated_taint_that_only_an_answer_shows_is_not_known_yet() -> None:
+    """Until the watch brings it, the pod is due later, and the eviction after that is a new one."""
+    assert play_scenario(read_scenario(UNDATED, "undated")).violations == ()

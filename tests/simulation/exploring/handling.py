@@ -295,10 +295,13 @@ class HandlingJudge:
         for body in shown(trace):
             metadata, version = body["metadata"], int(body["metadata"]["resourceVersion"])
             state = self._truth.versions.get(metadata["resourceVersion"])
-            newest, _ = acts.nodes.get(metadata["name"], (0, state))
+            newest, known = acts.nodes.get(metadata["name"], (0, state))
             if isinstance(state, NodeState) and version > acts.newest.get(metadata["name"], (0, state))[0]:
                 acts.newest[metadata["name"]] = version, state
             if isinstance(state, NodeState) and (version > newest or trace.phase is Phase.SAW):
+                if trace.phase is not Phase.SAW:
+                    acts.nodes[metadata["name"]] = version, _before_the_watch(state, known)
+                    self._let_begin_anew(acts, trace.at)
                 acts.nodes[metadata["name"]] = version, state
             elif isinstance(state, PodState) and version > acts.pods.get(metadata["uid"], (0, state))[0]:
                 acts.pods[metadata["uid"]] = version, state
@@ -345,6 +348,12 @@ class HandlingJudge:
             if count > burst + limit.per_second * (trace.at - first.at) + 1e-4:
                 self._breach("over a limit", trace, f"{count} since {first.at:.3f}, {name}: {limit}")
                 return
+
+
+def _before_the_watch(state: NodeState, known: object) -> NodeState:
+    """Return a node as a process knows it by an answer: an undated taint that it did not know is for the watch."""
+    before = known.taints if isinstance(known, NodeState) else {}
+    return replace(state, taints={each: at for each, at in state.taints.items() if each in before or each[2]})
 
 
 def _names(rule: PolicyRule, taint_key: str) -> bool:
