@@ -326,8 +326,11 @@ async def test_a_dry_run_of_a_further_zone_counts_it_besides_those_that_leave_al
         0,
         "if zone/a were let go besides zone/b, 3 pods would leave now from 1 node",
     )
-    assert said.complaints.endswith(
-        f"nothing was changed; to do it: {SAVE}taint-eviction resume --only zone/b zone/a\n"
+    does, rest = said.complaints.splitlines()[-2:]
+    assert does.endswith(f"nothing was changed; to do it: {SAVE}taint-eviction resume --only zone/b zone/a")
+    assert rest == (
+        "taint-eviction: all other nodes stay paused, also those without the label; to end that instead: taint-eviction"
+        f" resume -l '{ZONE_LABEL} notin (b)'"
     )
 
 
@@ -393,6 +396,24 @@ async def test_a_bare_dry_run_says_which_pauses_stay_and_how_to_end_them(levers:
     assert outside.startswith("taint-eviction: evictions are paused for nodes outside of zone b (since ")
     assert n3 == "taint-eviction: evictions are paused for node n3"
     assert every == "taint-eviction: to end every pause: taint-eviction resume --all"
+
+
+async def test_a_dry_run_of_the_end_of_all_pauses_names_them(levers: Levers) -> None:
+    """Somebody else may have ordered one of them; the document for programs has them, too."""
+    await after_zone_b(levers)
+    said = await levers.pull("resume", "--all", "--dry-run")
+    ends, outside, n3, fewer, does = said.complaints.splitlines()[2:]
+    assert ends == "taint-eviction: this ends 2 pauses:"
+    assert outside.startswith("taint-eviction: evictions are paused for nodes outside of zone b (since ")
+    assert n3 == "taint-eviction: evictions are paused for node n3"
+    selector = f"-l '{ZONE_LABEL} notin (b)'"
+    assert fewer == f"taint-eviction: to end some of them, name only these: taint-eviction resume {selector} node/n3"
+    assert does.endswith("taint-eviction resume --all")
+    document = json.loads((await levers.pull("resume", "--all", "--dry-run", "-o", "json")).out)
+    assert [(each["scope"], each["name"]) for each in document["endsPauses"]] == [
+        ("selector", f"{ZONE_LABEL} notin (b)"),
+        ("node", "n3"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,8 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         if not shown:
             _refuse_what_a_step_holds(standing, scopes)
         if shown:
-            _say_which_end(standing, shown)
+            if len(shown) > 1 and shown == standing.pauses():
+                _say_which_end(standing)  # Other people may have ordered some of them.
             release = Release(None if chosen is None else frozenset(scopes))
             complain(await told(on, await count_going(on, flags, standing, release)))
             must_agree(flags, "resume?")
@@ -319,12 +320,14 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
     return ExitCode.OK
 
 
-def _say_which_end(standing: ControlState, shown: Mapping[PauseScope, Pause]) -> None:
-    """Name the pauses that end, if there are several and none remains: other people may have ordered some of them."""
-    if len(shown) > 1 and shown == standing.pauses():
-        complain(f"this ends {many(len(shown), 'pause')}:")
-        for line in held_back(replace(standing, latch=None)):
-            complain(line)
+def _say_which_end(standing: ControlState) -> None:
+    """Name the pauses, all of which end, and how to end fewer."""
+    pauses = standing.pauses()
+    complain(f"this ends {many(len(pauses), 'pause')}:")
+    for line in held_back(replace(standing, latch=None)):
+        complain(line)
+    if EVERYTHING not in pauses and 1 < len(pauses) <= MAX_NAMES:
+        complain(f"to end some of them, name only these: taint-eviction resume {' '.join(map(_argument, pauses))}")
 
 
 def _say_what_to_do(after: ControlState, scopes: Sequence[PauseScope], now: float) -> None:
@@ -477,19 +480,35 @@ async def _say_what_would_leave(on: Reached, chosen: Sequence[PauseScope], flags
     supposing = " and ".join([*clauses, *_supposed(standing, chosen, besides, ended)])
     steps = [f"taint-eviction {step}" for step in _steps(standing, every, ended, going.breaker_open)]
     if flags["output"] != "table":
-        echo_document(await release_document(on, going, supposing, steps), flags["output"])
+        ends = {each: pause for each, pause in standing.pauses().items() if ended is None or each in ended}
+        echo_document(await release_document(on, going, supposing, ends, steps), flags["output"])
     else:
         click.echo(await told(on, going, supposing))
-    staying = ControlState() if ended is None else replace(standing.without(ended), latch=None)
-    for line in [] if chosen and steps else held_back(staying):
-        complain(line)
-    if not chosen and staying.pauses():
-        complain("to end every pause: taint-eviction resume --all")
+    _say_which_end_and_stay(standing, ended, named=bool(chosen), told_how=bool(steps))
     if steps:
         # They are lost otherwise, and nobody asks for them at the last step if it has --yes.
         first = "save the pods without an owner (kubectl get pod --output yaml), then " if going.without_owner else ""
         complain(f"nothing was changed; to do it: {first}{', then '.join(steps)}")
+    if besides and steps:
+        end = f"taint-eviction resume {' '.join(map(_argument, _outside(standing, chosen)))}"
+        complain(f"all other nodes stay paused, also those without the label; to end that instead: {end}")
     return ExitCode.OK
+
+
+def _say_which_end_and_stay(
+    standing: ControlState, ended: frozenset[PauseScope] | None, *, named: bool, told_how: bool
+) -> None:
+    """Say of a dry run which pauses would end, if all would, or else which would stay, unless the command says it.
+
+    ``ended`` None: all. ``named``: only selected scopes are let go. ``told_how``: there is a command that does it.
+    """
+    staying = ControlState() if ended is None else replace(standing.without(ended), latch=None)
+    if ended is None and standing.pauses():
+        _say_which_end(standing)
+    for line in [] if named and told_how else held_back(staying):
+        complain(line)
+    if not named and staying.pauses():
+        complain("to end every pause: taint-eviction resume --all")
 
 
 def _supposed(

@@ -13,7 +13,7 @@ import click
 from taint_eviction.cli.connection import PORT_FLAG, CommandT, with_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.visible import complain, visible
-from taint_eviction.core.control_state import ControlState, Release
+from taint_eviction.core.control_state import ControlState, Pause, PauseScope, Release
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.sentences import replica_name
 from taint_eviction.files.kubernetes_times import parse_rfc3339
@@ -133,13 +133,21 @@ def _knows(document: Document, standing: ControlState) -> bool:
     return standing.reset_epoch is None or since_epoch is None or since_epoch > standing.reset_epoch
 
 
-async def release_document(on: Reached, going: Going, supposing: str, steps: Sequence[str]) -> Document:
-    """Return for programs what ``told`` says; ``steps``: the commands that do it, none if nothing holds these pods."""
+async def release_document(
+    on: Reached, going: Going, supposing: str, ends: Mapping[PauseScope, Pause], steps: Sequence[str]
+) -> Document:
+    """Return for programs what ``told`` says; ``ends``: the pauses that would end. ``steps``: the commands that do it,
+    none if nothing holds these pods.
+    """
     budgets = await _violated(on, going.rows)
     return {
         **going.head,
         "kind": "Release",
         "supposing": supposing or None,
+        "endsPauses": [
+            {"scope": scope.kind, "name": scope.name or None, "by": pause.by or None, "reason": pause.reason or None}
+            for scope, pause in ends.items()
+        ],
         "pods": going.pods,
         "nodes": going.nodes,
         "stillHeld": going.still_held,
