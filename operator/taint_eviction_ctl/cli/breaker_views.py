@@ -187,7 +187,11 @@ def zone_lines(breaker: Mapping[str, Any]) -> list[str]:
     # A controller of another version may send none.
     rows = [row for row in breaker.get("zones", ()) if any(row[count] for count in _ZONE_COUNTS)]
     rows = rows[:1] if [row["zone"] for row in rows] == [None, ""] else rows
-    return ["", *table_lines(_ZONE_HEADER, [_zone(row) for row in rows])] if rows else []
+    if not rows:
+        return []
+    left = len(breaker["zones"]) - len(rows) if len(rows) > 1 else 0
+    more = [f"  {many(left, 'more zone')}: nothing counts there"] if left else []
+    return ["", *table_lines(_ZONE_HEADER, [_zone(row) for row in rows]), *more]
 
 
 def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
