@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import combinations
 
+import orjson
 import pytest
 from tests.unit.builders import EPOCH, Stage, epoch, moment, node, pod, taint, tolerates
 from tests.unit.test_reporting_status_document import LEADER, stage, status
@@ -205,3 +206,11 @@ def test_a_malformed_release_is_refused_with_its_place(text: str, problem: str) 
     with pytest.raises(ValueError, match=r"^release is malformed") as refused:
         read_release(text)
     assert problem in str(refused.value)
+
+
+def test_what_a_release_costs_to_read_is_bounded() -> None:
+    """Anybody may send it: in the 16 kB of a request's head, a hundred selectors of 782 terms each can be asked for."""
+    tens = [["selector", ",".join(f"{key}{number}" for number in range(10))] for key in "jk"]
+    text = orjson.dumps({"only": [*tens, *(["selector", f"a=v{number}"] for number in range(780))]}).decode()
+    with pytest.raises(ValueError, match="100 selectors would be needed"):
+        read_release(text)

@@ -30,6 +30,8 @@ _SETS = {"in": IN, "notin": NOT_IN}
 _OPPOSITES = {IN: NOT_IN, NOT_IN: IN, EXISTS: DOES_NOT_EXIST, DOES_NOT_EXIST: EXISTS}
 _EQUALITIES = {"=": IN, "==": IN, "!=": NOT_IN, ">": GREATER, "<": LESS}
 _MAX_COMPLEMENT = 100
+# All terms of these selectors together: anybody who reaches the port may ask for them, and they are found in one go.
+_MAX_COMPLEMENT_TERMS = 1000
 _SYNTAX = (
     "a label selector (key=value, key!=value, key in (a,b), key notin (a,b), key, !key, key>1; commas between them)"
 )
@@ -109,7 +111,8 @@ def complement(selectors: Sequence[LabelSelector]) -> list[LabelSelector]:
     """Return the selectors that together match all that none of these matches; raise ``ValueError`` where there are no
     such selectors, or too many.
     """
-    if (count := math.prod(map(len, selectors))) > _MAX_COMPLEMENT:
+    count = math.prod(map(len, selectors))
+    if count > _MAX_COMPLEMENT or count * len(selectors) > _MAX_COMPLEMENT_TERMS:
         raise ValueError(f"{count} selectors would be needed for all that these do not match")
     found: dict[LabelSelector, None] = {}
     for terms in itertools.product(*selectors):
