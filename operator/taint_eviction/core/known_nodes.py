@@ -171,7 +171,7 @@ class KnownNodes:
         shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
         unready_since = _unready_since(node, same, absent_at, now)
         after = KnownNode(node, now.at, sightings, asked_at, shutting_down, ahead, unready_since)
-        after.status_since = _status_since(after.live_node.ready, same, absent_at, now)
+        after.status_since = _status_since(after.live_node.ready, same, sightings, absent_at, now)
         self.known[node.name] = after
         changed = (
             same is None
@@ -229,7 +229,7 @@ class KnownNodes:
         was_tainted = bool(known.sightings)
         sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
         before, was_lost_at = known.live_node, known.lost_at
-        known.status_since = _status_since(fact.node.ready, known, self._last_seen(known), now)
+        known.status_since = _status_since(fact.node.ready, known, sightings, self._last_seen(known), now)
         known.ahead = fact.node
         if len(sightings) == len(known.sightings):
             is_news = _differ(before, known.live_node) or known.lost_at != was_lost_at
@@ -294,14 +294,20 @@ def _unready_since(node: Node, before: KnownNode | None, absent_at: float, now: 
     return sight(now, since, TimeSource.FIRST_SIGHT, absent_at).start_at
 
 
-def _status_since(ready: Readiness | None, before: KnownNode | None, absent_at: float, now: Moment) -> float:
-    """Return since when a condition Ready has had its status; ``before``: what was known of the node."""
+def _status_since(
+    ready: Readiness | None, before: KnownNode | None, sightings: dict[Taint, Sighting], absent_at: float, now: Moment
+) -> float:
+    """Return since when a condition Ready has had its status; ``before``: what was known of the node.
+
+    The kubelet dates it, and its clock may be behind: it is no older than the taint not-ready, which follows from it.
+    """
     if ready is None:
         return math.inf
     last = None if before is None else before.live_node.ready
     if before is not None and last is not None and (last.status, last.since) == (ready.status, ready.since):
         return before.status_since
-    return sight(now, ready.since, TimeSource.FIRST_SIGHT, absent_at).start_at
+    tainted_at = (since.start_at for taint, since in sightings.items() if taint.key == NOT_READY)
+    return max(sight(now, ready.since, TimeSource.FIRST_SIGHT, absent_at).start_at, *tainted_at, -math.inf)
 
 
 def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool) -> bool:

@@ -410,15 +410,23 @@ def _bound(
     metadata: Mapping[str, Any],
     complaints: list[str],
 ) -> tuple[float | None, TimeSource]:
-    """Return when the pod was bound, by the best available field, and which field that is."""
-    if scheduled is not None:
-        path = "status.conditions[PodScheduled].lastTransitionTime"
-        bound_at = time_or_complaint(scheduled.get("lastTransitionTime"), path, complaints)
-        if bound_at is not None:
-            return bound_at, TimeSource.POD_SCHEDULED
-    started_at = time_or_complaint(status.get("startTime"), "status.startTime", complaints)
-    if started_at is not None:
-        return started_at, TimeSource.START_TIME
+    """Return when the pod was bound, by the best available field, and which field that is.
+
+    A date before the pod was created is none: it is by a clock that is behind, of a kubelet or of an API server.
+    """
+    created_at = parse_rfc3339(metadata.get("creationTimestamp"))
+    fields = (
+        (
+            (scheduled or NOTHING).get("lastTransitionTime"),
+            "conditions[PodScheduled].lastTransitionTime",
+            TimeSource.POD_SCHEDULED,
+        ),
+        (status.get("startTime"), "startTime", TimeSource.START_TIME),
+    )
+    for value, field, source in fields:
+        bound_at = time_or_complaint(value, f"status.{field}", complaints)
+        if bound_at is not None and (created_at is None or created_at <= bound_at):
+            return bound_at, source
     return time_or_complaint(
         metadata.get("creationTimestamp"), "metadata.creationTimestamp", complaints
     ), TimeSource.CREATION
