@@ -28,10 +28,12 @@ class ListPages:
     def following(self, token: Any) -> str:
         """Return the token of the next page, "" after the last one; raise ``EndlessList`` if there are too many.
 
-        ``token``: the ``continue`` of a page. What is no text counts as none.
+        ``token``: the ``continue`` of a page, None if it has none. Nobody knows what follows one that is no text.
         """
-        if not isinstance(token, str) or not token:
+        if token is None or token == "":
             return ""
+        if not isinstance(token, str):
+            raise EndlessList("the API server's list continues with a token that is no text")
         if len(token) > _MOST_CHARACTERS:
             raise EndlessList(f"the API server's list continues with a token of {len(token)} characters")
         if token in self._tokens:
