@@ -80,6 +80,14 @@ def test_a_page_that_breaks_off_after_one_object_cannot_have_fewer() -> None:
     assert size.query == {"limit": 500}
 
 
+def test_pages_that_break_off_become_smaller_although_the_server_heeds_no_limit() -> None:
+    """Nine objects arrive each time: thousands of requests were made in a minute, and none was the last."""
+    size, limits = PageSize(500, 500), list[int]()
+    while size.broke_off(9) and len(limits) < 100:
+        limits.append(size.query["limit"])
+    assert limits == [4, 2, 1]
+
+
 def test_pages_grow_again_after_one_that_broke_off() -> None:
     """A connection that is cut after three of 5,000 nodes must not cost 5,000 requests."""
     size, limits = PageSize(500, 500), []

@@ -66,10 +66,14 @@ class PageSize:
         return {} if self._limit is None else {"limit": self._limit}
 
     def broke_off(self, arrived: int) -> bool:
-        """Note that a page broke off after so many objects; return whether it can have fewer."""
-        if arrived <= 1:
+        """Note that a page broke off after so many objects; return whether it can have fewer.
+
+        A server that heeds no limit may send more than it was asked for.
+        """
+        most = arrived if self._limit is None else min(arrived, self._limit)
+        if most <= 1:
             return False
-        self._limit, self._whole = arrived // 2, 0
+        self._limit, self._whole = most // 2, 0
         return True
 
     def arrived(self) -> None:
