@@ -20,6 +20,8 @@ _LEASE_FLAG = "leader-elect-resource"
 # The manifests name the Lease after the account.
 _ACCOUNT = "spec.serviceAccountName"
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+# No argument that counts is longer. Strangers' variables may make any length of one that names them again and again.
+_MAX_ARGUMENT = 1024
 # The scheduler's message names each reason with its number of nodes.
 _MAX_SAID = 300
 
@@ -136,8 +138,9 @@ def _field(entry: Json) -> str:
 
 
 def _expanded(word: str, environment: Mapping[str, str]) -> str:
-    """Return an argument with the values of the variables that it names, as the kubelet does it."""
-    return _VARIABLE.sub(lambda name: environment.get(name[1], name[0]), word)
+    """Return an argument with the values of the variables that it names, as the kubelet does it; cut off if long."""
+    cut = slice(_MAX_ARGUMENT)
+    return _VARIABLE.sub(lambda name: environment.get(name[1], name[0])[cut], word[cut])[cut]
 
 
 def _replica(pod: Json, metadata: Json) -> Replica:
