@@ -126,6 +126,17 @@ async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None
             await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
 
 
+async def test_a_discovery_that_is_never_answered_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All watches wait for it, so a minute would be a minute in which nobody sees a new taint."""
+    monkeypatch.setattr("taint_eviction.kopf_shell.watcher._MAX_ASKING_SECONDS", 0.2)
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.faults.add(path=r"^/api/v1/?$", hang=True, times=1)
+        with pytest.raises(WatchEnded, match="TimeoutError"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS / 2)
+        async with watching(watcher, NodesScope()):
+            pass
+
+
 async def test_a_stream_that_is_never_answered_ends_the_watch_as_soon_as_it_was_silent_for_so_long() -> None:
     """The silence counts from the last sign of life, here the list, and not from when somebody looked."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:

@@ -27,6 +27,10 @@ from taint_eviction.runtime.ports import PodsScope, WatchEnded, WatchListener, W
 # Discovery takes a few milliseconds, since it waits for nothing; longer when hundreds of watches start at once.
 _MAX_DISCOVERY_SECONDS = 5.0
 
+# For so long the API server is waited for before it is asked again what it offers: all watches wait for that. It is
+# longer than a busy API server keeps a request in its queue by default.
+_MAX_ASKING_SECONDS = 20.0
+
 Tasks = Collection[asyncio.Task[Any]]
 
 
@@ -55,7 +59,7 @@ class KopfWatcher:
         self._reinstall_signal_handlers = reinstall_signal_handlers
         self._tuning = tuning or WatchTuning()
         self._wanted, self._known, self._parts = wanted, known, parts
-        self._discovery = Discovery(url, self._tuning.request_seconds)
+        self._discovery = Discovery(url, min(self._tuning.request_seconds, _MAX_ASKING_SECONDS))
         relay_kopf_log()
 
     async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
