@@ -236,8 +236,9 @@ def _owned(document: Document) -> str:
         return f"{owner} has no pod now" + (rolled_out if owner.startswith("ReplicaSet/") else "")
     newest, *others = pods
     where = f"on node {newest['node']}" if newest["node"] else "not bound to a node"
-    older = f", and {many(len(others), 'older pod')}" if others else ""
-    return f"{owner} has {newest['name']}, created {utc(newest['created'])}, {newest['phase']}, {where}{older}"
+    is_one = f"{newest['name']}, created {utc(newest['created'])}, {newest['phase']}, {where}"
+    # It need not be the one that replaced the pod.
+    return f"the newest of {len(pods)} pods of {owner} is {is_one}" if others else f"{owner} has {is_one}"
 
 
 async def _found_elsewhere(
