@@ -28,6 +28,7 @@ from taint_eviction_lab.simulation.scenario import read_scenario
 from taint_eviction_lab.wiring import replay_scenario
 
 EPOCH = 1_900_000_000.0
+_PODS = (("early",), ("due", tolerates(5)), ("drained", tolerates(25)))
 
 
 def incident(path: Path) -> None:
@@ -85,6 +86,30 @@ def test_a_journal_becomes_a_picture(tmp_path: Path) -> None:
     late = next(row for row in picture.rows if row.pod.endswith("/c"))
     assert [(bar.begin, bar.end) for bar in late.bars if bar.kind is Kind.COUNTDOWN] == [(40.0, 45.0)]
     assert "What happened" in render_page(picture)
+
+
+def test_a_journal_of_a_process_beside_another_controller_can_be_played(tmp_path: Path) -> None:
+    """A standby, or a dry run: the other one ends what is due, a person drains, and one pod is ending at the start."""
+    clock, journal = HandClock(at=0.0), Journal(tmp_path / "journal")
+    live = Live(Controller(), clock, [journal])
+
+    def observe(at: float, *facts: Fact) -> None:
+        clock.at = at
+        for fact in facts:
+            journal.observed(fact, clock.now())
+            live.observe(fact)
+
+    ending = {name: pod(*tolerations, name=name, uid=name, terminating=True) for name, *tolerations in _PODS}
+    living = {name: pod(*tolerations, name=name, uid=name) for name, *tolerations in _PODS}
+    observe(0, NodeSeen(node()))
+    observe(10, NodeSeen(node(taint())), PodSeen(ending["early"]), PodSeen(living["due"]), PodSeen(living["drained"]))
+    observe(12, PodGone(ending["early"].ref))
+    observe(15.02, PodSeen(ending["due"]))
+    observe(20, PodSeen(ending["drained"]))
+    observe(40, PodGone(ending["due"].ref), PodGone(ending["drained"].ref))
+    journal.close()
+    result = played(scenario_text(read(tmp_path / "journal")))
+    assert result.broken == ()
 
 
 def test_a_journal_becomes_a_scenario_that_holds(tmp_path: Path) -> None:

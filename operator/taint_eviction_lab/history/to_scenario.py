@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from taint_eviction.core.decision import StayReason
 from taint_eviction.core.objects import EXEMPT_LABEL, SHUTTING_DOWN
 from taint_eviction.core.text import JsonObject
 from taint_eviction.core.tiers import CRITICAL_PRIORITY, Tier
@@ -106,6 +107,8 @@ class _Story:
                 due = happening.due
                 self._pending[happening.text("uid")] = pod, at if due is None else due - self._begin
                 self._scheduled(happening, at)
+            case "cancelled" if happening.text("reason") == StayReason.TERMINATING.name.lower():
+                self._ended_by_others(pod, happening.text("uid"), at)
             case "cancelled":
                 self._pending.pop(happening.text("uid"), None)
                 self._cancelled.add(pod)
@@ -209,6 +212,9 @@ class _Story:
     def _pod(self, happening: Happening, body: JsonObject, at: float) -> None:
         pod, uid = happening.text("pod"), happening.text("uid")
         known = self._bodies.get(pod)
+        if happening.fields.get("terminating") and (known is None or known[0] != uid):
+            self._gone.add(uid)  # It was ending before it was seen: the replay's controller would evict it.
+            return
         self._bodies[pod] = uid, body
         if known is not None and known[0] == uid:
             self._changed(pod, known[1], body, at)
@@ -232,11 +238,18 @@ class _Story:
         if body.get("hold") != before.get("hold"):
             self._step(at, "setHold", {"pod": pod, "hold": body.get("hold")})
 
+    def _ended_by_others(self, pod: str, uid: str, at: float) -> None:
+        """Note that somebody else has requested a pod's deletion. If it was due, the replay's controller evicts it."""
+        _, due = self._pending.get(uid, ("", math.inf))
+        if due > at + self._slack:
+            self._pod_gone(pod, uid, at)
+            self._cancelled.add(pod)
+
     def _pod_gone(self, pod: str, uid: str, at: float) -> None:
         # The replay's controller evicts pods that were evicted, and perhaps pods that were due when somebody else
         # deleted them.
         _, due = self._pending.pop(uid, ("", math.inf))
-        if uid not in self._gone and pod in self._bodies:
+        if uid not in self._gone and self._bodies.get(pod, ("",))[0] == uid:
             if due > at or self._audit:
                 # An audit log shows that the pod was gone when its eviction was tried, which may have been late.
                 self._step(min(at, due), "delete", {"pod": pod, "force": True})
@@ -303,14 +316,16 @@ class _Story:
         return round(last, 3)
 
     def expectations(self) -> JsonObject:
-        """Expect the controller's actions; expect nothing for pods that were due after the record's end."""
+        """Expect the controller's actions, but none for pods that were due after the record's end, or that others ended
+        when they were due: of these the replay's controller may evict each that had the name.
+        """
         expected: JsonObject = {pod: {"evicted": found} for pod, found in self._evictions.items()}
         if self._audit:
             # An audit log does not show what happened to other pods, only that nothing happened after its end.
             rest = {pod: {"notEvicted": {"from": self._end + self._slack}} for pod in self._bodies.keys() - expected}
             return {**expected, **dict(sorted(rest.items()))}
         unknown = self._unknown | {pod for pod, _ in self._pending.values()}
-        expected |= {pod: {"pods": {"atMost": 1}} for pod in sorted(unknown - expected.keys()) if pod in self._bodies}
+        expected |= {pod: {"pods": {"atMost": 1}} for pod in sorted(unknown) if pod in self._bodies}
         spared = sorted(self._cancelled - expected.keys())
         return {**expected, **{pod: {"notEvicted": True} for pod in spared if pod in self._bodies}}
 
