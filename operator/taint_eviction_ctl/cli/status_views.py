@@ -148,13 +148,13 @@ def _what(document: Mapping[str, Any], width: int | None) -> str:
 
 
 def _lately(document: Mapping[str, Any]) -> str:
-    """Return how many pods were evicted recently."""
+    """Return how many pods that were due have left recently, whoever ended them."""
     # A controller of another version may not say it.
     lately = document.get("evictedLately")
     if not lately or not lately["total"]:
         return ""
-    evicted = "would have gone (dry run)" if document["dryRun"] else "evicted"
-    return f"; {lately['total']} {evicted} in the last {span(lately['withinSeconds'])}"
+    left = "would have gone (dry run)" if document["dryRun"] else "left"
+    return f"; {lately['total']} {left} in the last {span(lately['withinSeconds'])}"
 
 
 def _storm(document: Mapping[str, Any]) -> list[str]:
