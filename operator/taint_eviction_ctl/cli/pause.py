@@ -326,7 +326,8 @@ def _say_which_end(standing: ControlState) -> None:
     complain(f"this ends {many(len(pauses), 'pause')}:")
     for line in held_back(replace(standing, latch=None)):
         complain(line)
-    if EVERYTHING not in pauses and 1 < len(pauses) <= MAX_NAMES:
+    # That of all evictions has no name, and a selector that cannot be read neither.
+    if all(scope.name for scope in pauses) and 1 < len(pauses) <= MAX_NAMES:
         complain(f"to end some of them, name only these: taint-eviction resume {' '.join(map(_argument, pauses))}")
 
 
