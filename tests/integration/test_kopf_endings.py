@@ -137,6 +137,21 @@ async def test_a_discovery_that_is_never_answered_is_asked_again_soon(monkeypatc
             pass
 
 
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_a_request_that_hangs_is_made_again_soon_and_then_waited_for(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody sees a new taint until then; but a proxy may keep back each stream until the first bookmark."""
+    monkeypatch.setattr("taint_eviction.kopf_shell.watch_interceptor._MAX_ANSWER_SECONDS", 0.2)
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        hangs = server.faults.add(verb=verb, resource="nodes", hang=True, times=1)
+        late = server.faults.add(verb=verb, resource="nodes", delay_seconds=0.5, times=1)
+        async with watching(watcher, NodesScope()) as told:
+            server.create("nodes", {"metadata": {"name": "n1"}})
+            await told.until(lambda: ("ADDED", "n1") in told.told)
+        assert (hangs.hits, late.hits, told.listed) == (1, 1, 1)
+
+
 async def test_a_stream_that_is_never_answered_ends_the_watch_as_soon_as_it_was_silent_for_so_long() -> None:
     """The silence counts from the last sign of life, here the list, and not from when somebody looked."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:

@@ -22,6 +22,11 @@ from taint_eviction.runtime.ports import WatchEnded, WatchListener
 # The API server writes the type first. Where it does not, an ERROR still ends the watch, with a less exact reason.
 _ERROR_EVENT = b'{"type":"ERROR"'
 
+# A list or a stream that is not answered for so long is asked for again: one request that hangs must not hide new
+# taints for a minute. This is longer than a busy API server keeps a request in its queue by default. The second request
+# has no such bound, since a proxy may keep a stream back until the first bookmark, which comes after a minute.
+_MAX_ANSWER_SECONDS = 20.0
+
 # A stream that ends this soon is followed by the next at once, and that one by another only after this time: Kopf
 # itself would open thousands in a second.
 _SHORT_SECONDS = 1.0
@@ -63,6 +68,8 @@ class WatchInterceptor:
         # When the latest stream was opened, None once its end was noted, and whether it brought anything.
         self._opened_at: float | None = None
         self._brought = False
+        # Whether the latest list or stream was given up because there was no answer for so long.
+        self._given_up = False
         # How many streams in a row ended at once, and how many of the latest ones brought nothing.
         self._short = self._empty = 0
 
@@ -114,11 +121,15 @@ class WatchInterceptor:
             return listed
         if purpose is Purpose.WATCH:
             await self._pause_after_short_streams()
+        bound = None if purpose is Purpose.DISCOVER or self._given_up else _MAX_ANSWER_SECONDS
         try:
-            response = await send(request)
+            async with asyncio.timeout(bound) as waiting:
+                response = await send(request)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            self._given_up = waiting.expired()
             self.failure = error_line(error)
             raise
+        self._given_up = False
         if isinstance(response, RewrittenResponse):
             self._intercept(purpose, request, response)
         return response
