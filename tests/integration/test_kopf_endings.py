@@ -145,11 +145,23 @@ async def test_a_request_that_hangs_is_made_again_soon_and_then_waited_for(
     monkeypatch.setattr("taint_eviction.kopf_shell.watch_interceptor._MAX_ANSWER_SECONDS", 0.2)
     async with ApiServer() as server, watcher_of(server) as watcher:
         hangs = server.faults.add(verb=verb, resource="nodes", hang=True, times=1)
-        late = server.faults.add(verb=verb, resource="nodes", delay_seconds=0.5, times=1)
+        late = server.faults.add(verb=verb, resource="nodes", delay_seconds=0.5)
         async with watching(watcher, NodesScope()) as told:
             server.create("nodes", {"metadata": {"name": "n1"}})
             await told.until(lambda: ("ADDED", "n1") in told.told)
         assert (hangs.hits, late.hits, told.listed) == (1, 1, 1)
+
+
+async def test_a_proxy_may_keep_back_each_stream_for_nearly_as_long_as_one_may_be_inactive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stream that was given up first does not count: the second one has the whole time."""
+    monkeypatch.setattr("taint_eviction.kopf_shell.watch_interceptor._MAX_ANSWER_SECONDS", 0.5)
+    tuning = WatchTuning(inactivity_seconds=1.5, silence_seconds=6.0, retry_seconds=(0.01,))
+    async with ApiServer() as server, watcher_of(server, tuning) as watcher:
+        late = server.faults.add(verb="watch", resource="nodes", delay_seconds=1.2)
+        async with watching(watcher, NodesScope()):
+            assert late.hits == 2
 
 
 async def test_a_stream_that_is_never_answered_ends_the_watch_as_soon_as_it_was_silent_for_so_long() -> None:

@@ -407,7 +407,7 @@ async def test_a_dry_run_of_the_end_of_all_pauses_names_them(levers: Levers) -> 
     assert outside.startswith("taint-eviction: evictions are paused for nodes outside of zone b (since ")
     assert n3 == "taint-eviction: evictions are paused for node n3"
     selector = f"-l '{ZONE_LABEL} notin (b)'"
-    assert fewer == f"taint-eviction: to end some of them, name only these: taint-eviction resume {selector} node/n3"
+    assert fewer == f"taint-eviction: to end fewer, leave out those that stay: taint-eviction resume {selector} node/n3"
     assert does.endswith("taint-eviction resume --all")
     document = json.loads((await levers.pull("resume", "--all", "--dry-run", "-o", "json")).out)
     assert [(each["scope"], each["name"]) for each in document["endsPauses"]] == [

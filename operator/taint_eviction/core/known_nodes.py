@@ -305,9 +305,10 @@ def _status_since(
         return math.inf
     last = None if before is None else before.live_node.ready
     if before is not None and last is not None and (last.status, last.since) == (ready.status, ready.since):
-        return before.status_since
-    tainted_at = (since.start_at for taint, since in sightings.items() if taint.key == NOT_READY)
-    return max(sight(now, ready.since, TimeSource.FIRST_SIGHT, absent_at).start_at, *tainted_at, -math.inf)
+        since = before.status_since
+    else:
+        since = sight(now, ready.since, TimeSource.FIRST_SIGHT, absent_at).start_at
+    return max([since, *(each.start_at for taint, each in sightings.items() if taint.key == NOT_READY)])
 
 
 def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool) -> bool:

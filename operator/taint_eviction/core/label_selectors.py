@@ -113,7 +113,8 @@ def complement(selectors: Sequence[LabelSelector]) -> list[LabelSelector]:
     """
     count = math.prod(map(len, selectors))
     if count > _MAX_COMPLEMENT or count * len(selectors) > _MAX_COMPLEMENT_TERMS:
-        raise ValueError(f"{count} selectors would be needed for all that these do not match")
+        needed = f"{count} selectors with {count * len(selectors)} terms"
+        raise ValueError(f"{needed} would be needed for all that these do not match")
     found: dict[LabelSelector, None] = {}
     for terms in itertools.product(*selectors):
         if incomparable := next((term for term in terms if term.operator not in _OPPOSITES), None):

@@ -68,7 +68,7 @@ class WatchInterceptor:
         # When the latest stream was opened, None once its end was noted, and whether it brought anything.
         self._opened_at: float | None = None
         self._brought = False
-        # Whether the latest list or stream was given up because there was no answer for so long.
+        # Whether the latest list or stream was given up because there was no answer for so long, or was answered later.
         self._given_up = False
         # How many streams in a row ended at once, and how many of the latest ones brought nothing.
         self._short = self._empty = 0
@@ -121,6 +121,7 @@ class WatchInterceptor:
             return listed
         if purpose is Purpose.WATCH:
             await self._pause_after_short_streams()
+        asked_at = self._loop.time()
         bound = None if purpose is Purpose.DISCOVER or self._given_up else _MAX_ANSWER_SECONDS
         try:
             async with asyncio.timeout(bound) as waiting:
@@ -128,8 +129,11 @@ class WatchInterceptor:
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             self._given_up = waiting.expired()
             self.failure = error_line(error)
+            if self._given_up and purpose is Purpose.WATCH:
+                # Kopf would repeat it within the same inactivity_seconds, too few for a proxy's first bookmark.
+                raise aiohttp.ClientPayloadError(self.failure) from error
             raise
-        self._given_up = False
+        self._given_up = self._loop.time() - asked_at > _MAX_ANSWER_SECONDS
         if isinstance(response, RewrittenResponse):
             self._intercept(purpose, request, response)
         return response

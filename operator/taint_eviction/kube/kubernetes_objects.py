@@ -412,7 +412,7 @@ def _bound(
 ) -> tuple[float | None, TimeSource]:
     """Return when the pod was bound, by the best available field, and which field that is.
 
-    A date before the pod was created is none: it is by a clock that is behind, of a kubelet or of an API server.
+    A date before the pod was created is none: one of two clocks is wrong, and the later date evicts no pod too soon.
     """
     created_at = parse_rfc3339(metadata.get("creationTimestamp"))
     fields = (

@@ -301,7 +301,7 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
             _refuse_what_a_step_holds(standing, scopes)
         if shown:
             if len(shown) > 1 and shown == standing.pauses():
-                _say_which_end(standing)  # Other people may have ordered some of them.
+                _say_which_end(standing, chosen is None)  # Other people may have ordered some of them.
             release = Release(None if chosen is None else frozenset(scopes))
             complain(await told(on, await count_going(on, flags, standing, release)))
             must_agree(flags, "resume?")
@@ -320,15 +320,15 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
     return ExitCode.OK
 
 
-def _say_which_end(standing: ControlState) -> None:
-    """Name the pauses, all of which end, and how to end fewer."""
+def _say_which_end(standing: ControlState, unnamed: bool = True) -> None:
+    """Name the pauses, all of which end, and, if the user named none of them (``unnamed``), how to end fewer."""
     pauses = standing.pauses()
     complain(f"this ends {many(len(pauses), 'pause')}:")
     for line in held_back(replace(standing, latch=None)):
         complain(line)
     # That of all evictions has no name, and a selector that cannot be read neither.
-    if all(scope.name for scope in pauses) and 1 < len(pauses) <= MAX_NAMES:
-        complain(f"to end some of them, name only these: taint-eviction resume {' '.join(map(_argument, pauses))}")
+    if unnamed and all(scope.name for scope in pauses) and 1 < len(pauses) <= MAX_NAMES:
+        complain(f"to end fewer, leave out those that stay: taint-eviction resume {' '.join(map(_argument, pauses))}")
 
 
 def _say_what_to_do(after: ControlState, scopes: Sequence[PauseScope], now: float) -> None:
