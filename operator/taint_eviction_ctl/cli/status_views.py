@@ -148,13 +148,13 @@ def _what(document: Mapping[str, Any], width: int | None) -> str:
 
 
 def _lately(document: Mapping[str, Any]) -> str:
-    """Return how many pods that were due have left recently, whoever ended them."""
+    """Return how many pods that were due are gone since recently, whoever ended them."""
     # A controller of another version may not say it.
     lately = document.get("evictedLately")
     if not lately or not lately["total"]:
         return ""
-    left = "would have gone (dry run)" if document["dryRun"] else "left"
-    return f"; {lately['total']} {left} in the last {span(lately['withinSeconds'])}"
+    gone = "would have gone (dry run)" if document["dryRun"] else "gone"
+    return f"; {lately['total']} {gone} in the last {span(lately['withinSeconds'])}"
 
 
 def _storm(document: Mapping[str, Any]) -> list[str]:
