@@ -73,6 +73,7 @@ _BACKLOG = "a new process does not know that people know what a pause has held, 
 _UNPROVEN = "a new process counts a taint without a date only where a pod proves that it is new"
 _WHO = "which of two pods a budget admits is not promised"
 _MISDATED = "objects are dated wrongly: how early their taints seem to be set depends on when the watch was last heard"
+_MISDATED = "the oracle believes the date of the condition Ready, and that a pod is as old as the scenario"
 _UNKNOWN = (
     "the oracle knows no graceful shutdowns, nodes that do not count, pauses that end by themselves, patience that"
     " begins anew, nor marks of others, nor machines that move away"
@@ -133,6 +134,8 @@ RIGHTLY_DIFFERENT = {
         "where the taint is heard of late, both come at once, and the limit lets one go", ("drop",)
     ),
     "limit-untaint-stops-waiting-pods": RightDifference(_IN_TIME, ("crash", *_LATE)),
+    "lost-node-is-tainted-after-a-restart-by-a-clock-that-is-behind": RightDifference(_MISDATED, ("",)),
+    "lost-node-whose-kubelet-has-a-clock-that-is-behind": RightDifference(_MISDATED, ("",)),
     "out-of-service-breaker-stays-shut-when-one-is-untainted": RightDifference(_UNPROVEN, ("crash",)),
     "pause-ends-by-itself": RightDifference(_UNKNOWN, ("",)),
     "pause-ends-in-time-though-clocks-are-stepped": RightDifference(_UNKNOWN, ("",)),
