@@ -121,6 +121,10 @@ async def test_explain_of_a_pod_recreated_on_a_tainted_node_shows_both_pods(shop
     [before] = json.loads((await shop.say("explain", "shop/db-1", "-o", "json")).out)["past"]
     all_of_it = f"all of it: taint-eviction explain {before['uid']}"
     assert lines[-1].endswith(f": taint {KEY}:NoExecute is not tolerated; {all_of_it}")
+    document = json.loads((await shop.say("explain", before["uid"], "-o", "json")).out)
+    assert (document["uid"], document["outcome"]) == (before["uid"], "evicted")
+    # What is true of the new pod alone.
+    assert document.keys().isdisjoint({"leavesBecause", "deadline", "dueInSeconds", "verdicts", "taints", "eviction"})
 
 
 async def test_explain_of_a_pod_that_was_evicted_twice_shows_the_last_time_first(shop: Shop) -> None:

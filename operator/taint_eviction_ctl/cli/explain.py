@@ -47,6 +47,11 @@ from taint_eviction_ctl.failover.document import unread_document
 from taint_eviction_ctl.planning.wording import and_list, many, since, span, utc
 
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
+# What a document says of the replica: all that is true of another pod of the name, too.
+_OF_THE_REPLICA = (
+    *("apiVersion", "kind", "now", "version", "identity", "leading", "lease"),
+    *("dryRun", "ready", "notReadyBecause", "warnings"),
+)
 _MODES = {
     "delete": "by a DELETE: PodDisruptionBudgets do not apply",
     "evict": "by the eviction API: PodDisruptionBudgets may refuse it",
@@ -113,7 +118,8 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any], ui
         # Reads from another cluster than the replica's would explain another pod.
         failover = unread_document(_ANOTHER_CLUSTER)
     if uid not in (None, document.get("uid")):
-        document = {**document, "known": False, "text": "it is gone"}
+        document = {name: document[name] for name in _OF_THE_REPLICA if name in document}
+        document |= {"namespace": pod.namespace, "name": pod.name, "known": False, "text": "it is gone"}
     known = document.get("known", True)
     past = [each for each in past if not known or _ends(document) or each["uid"] != document.get("uid")]
     if not known and not past and not failover["terminating"]:
