@@ -167,6 +167,16 @@ async def test_an_answer_ahead_of_the_watch_waits_until_that_has_come_as_far_and
 
 
 @virtually
+async def test_where_it_does_not_matter_since_when_a_taint_is_there_no_watch_is_waited_for() -> None:
+    """W11: that the taint is there suffices; whoever needs to know since when still waits, beside it."""
+    it = body()
+    it.api.put(node(taint()))
+    patient = asyncio.create_task(it.node_reads.read("n1"))
+    assert (await it.node_reads.read("n1", awaits_watch=False), now()) == (0, 0)
+    assert (await patient, now()) == (5, 5)
+
+
+@virtually
 async def test_a_watch_that_tells_nothing_is_waited_for_for_five_seconds() -> None:
     """W11: then the second answer counts, though it is ahead of the watch as well."""
     it = body()

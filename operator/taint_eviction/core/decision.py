@@ -138,6 +138,11 @@ class Evict:
         return self.fire_at if due_at is None else due_at
 
     @property
+    def runs_from_start(self) -> bool:
+        """Whether the pod stays for some time after the taint began: when that was matters only then."""
+        return self.fire_at > self.deciding.start_at
+
+    @property
     def held_seconds(self) -> float:
         """How much later than the deciding taint's deadline the eviction is because the pod's owner holds it."""
         return self.deciding.held_seconds

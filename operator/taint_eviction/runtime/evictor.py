@@ -147,7 +147,7 @@ class Evictor:
         """
         for _ in range(_MAX_READS):
             await worker.take()
-            sent_at = await self._node_reads.read(work.node_name)
+            sent_at = await self._node_reads.read(work.node_name, awaits_watch=work.decision.runs_from_start)
             if sent_at is None:
                 raise _Stopped(CalledOff())
             await worker.take()

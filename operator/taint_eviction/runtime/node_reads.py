@@ -4,7 +4,8 @@ is an observation like any other, so later decisions use it; for each later call
 since a watch that lags may have brought an older state meanwhile.
 
 An answer ahead of the watch does not show whether a taint without ``timeAdded`` was removed and set again meanwhile. So
-the read waits up to a few seconds for the watch to catch up, and is then repeated; the second answer counts.
+where it matters since when a taint has been there, the read waits up to a few seconds for the watch to catch up, and is
+then repeated; the second answer counts.
 """
 
 import asyncio
@@ -41,17 +42,20 @@ class NodeReads:
         self._live = live
         self._nodes, self._clock = live.controller.nodes, live.clock
         self._serves_seconds = serves_seconds
-        # By node name: the latest read, as long as it serves.
-        self._reads: dict[str, _Read] = {}
+        # By node name, and whether the watch is waited for: the latest read, as long as it serves.
+        self._reads: dict[tuple[str, bool], _Read] = {}
 
-    async def read(self, name: str) -> float | None:
+    async def read(self, name: str, *, awaits_watch: bool = True) -> float | None:
         """Wait for the read that serves a call starting now, and return when it was sent.
         Return None if there is no such node; raise ``CallFailed`` if it could not be read.
+
+        ``awaits_watch`` False: it matters only which taints are there, not since when.
         """
-        read = self._reads.get(name)
+        key = name, awaits_watch
+        read = self._reads.get(key)
         now = self._clock.now().at
         if read is None or not self._serves(read, now):
-            read = self._begin(name, now)
+            read = self._begin(key, now)
         elif read.node is not None and self._nodes.is_behind(read.node):
             self._live.observe(NodeSeen(read.node, asked_at=read.sent_at))
         read.waiting += 1
@@ -61,22 +65,22 @@ class NodeReads:
             read.waiting -= 1
             if not read.waiting and not read.task.done():
                 read.task.cancel()
-                self._forget(name, read)
+                self._forget(key, read)
 
-    def _begin(self, name: str, now: float) -> _Read:
-        for old in [name for name, read in self._reads.items() if not self._serves(read, now)]:
+    def _begin(self, key: tuple[str, bool], now: float) -> _Read:
+        for old in [key for key, read in self._reads.items() if not self._serves(read, now)]:
             del self._reads[old]
-        read = self._reads[name] = _Read(now)
-        read.task = asyncio.create_task(self._read(name, read), name=f"read node {name}")
-        read.task.add_done_callback(lambda task: None if _has_found(task) else self._forget(name, read))
+        read = self._reads[key] = _Read(now)
+        read.task = asyncio.create_task(self._read(*key, read), name=f"read node {key[0]}")
+        read.task.add_done_callback(lambda task: None if _has_found(task) else self._forget(key, read))
         return read
 
     def _serves(self, read: _Read, now: float) -> bool:
         return now - read.sent_at < self._serves_seconds
 
-    async def _read(self, name: str, read: _Read) -> bool:
+    async def _read(self, name: str, awaits_watch: bool, read: _Read) -> bool:
         node = await self._observe(name, read)
-        if node is not None and self._nodes.is_behind(node):
+        if awaits_watch and node is not None and self._nodes.is_behind(node):
             await self._until_watched(node)
             read.sent_at = self._clock.now().at
             node = await self._observe(name, read)
@@ -99,9 +103,9 @@ class NodeReads:
                 while self._nodes.is_behind(node):  # noqa: ASYNC110
                     await asyncio.sleep(_CHECK_SECONDS)
 
-    def _forget(self, name: str, read: _Read) -> None:
-        if self._reads.get(name) is read:
-            del self._reads[name]
+    def _forget(self, key: tuple[str, bool], read: _Read) -> None:
+        if self._reads.get(key) is read:
+            del self._reads[key]
 
 
 def _has_found(task: asyncio.Task[bool]) -> bool:
