@@ -138,7 +138,7 @@ def gives_up_after_five_tries(patch: pytest.MonkeyPatch) -> None:
 def trusts_its_watch(patch: pytest.MonkeyPatch) -> None:
     """W11: the controller decides by the node as its watch delivered it, without a live read before the DELETE."""
 
-    async def as_known(self: NodeReads, name: str) -> float | None:
+    async def as_known(self: NodeReads, name: str, **_options: bool) -> float | None:
         return self._live.clock.now().at if name in self._nodes.known else None
 
     patch.setattr(NodeReads, "read", as_known)

@@ -445,3 +445,11 @@ def test_an_object_that_vanished_in_a_gap_is_not_remembered_as_shown() -> None:
     watch_filter.end_list()
     told, direct = filtered(watch_filter, line("DELETED", pod(3, uid="vanished")), line("DELETED", pod(4, uid="stays")))
     assert (told, direct) == ([("DELETED", "4")], [("DELETED", "3")])
+
+
+def test_of_events_of_unknown_types_kopf_is_shown_one() -> None:
+    """Kopf warns of each and writes out its object: thousands from a broken proxy would starve the loop."""
+    watch_filter = WatchFilter("Pod")
+    unknown = line("RENAMED", pod(1))
+    assert seen(watch_filter, unknown, unknown, line("ADDED", pod(2)), unknown) == [("RENAMED", "1"), ("ADDED", "2")]
+    assert seen(watch_filter, unknown, line("MODIFIED", pod(3, {"phase": "Failed"}))) == [("MODIFIED", "3")]

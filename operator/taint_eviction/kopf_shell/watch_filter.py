@@ -46,6 +46,7 @@ _IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 # A field of metadata that no object of Kubernetes has.
 _WAITS = "waitsInTheFilter"
 _EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
+_KNOWN_TYPES = _EVENTS | {"BOOKMARK", "ERROR"}
 # Put before a line that is not JSON: Kopf also accepts NaN, or half of a surrogate pair.
 _NO_JSON = b"no JSON: "
 _LONGEST_EXCERPT = 1000
@@ -76,6 +77,8 @@ class WatchFilter:
         # The UIDs of the list that is being received.
         self._listed: set[str] = set()
         self._bookmarks = 0
+        # Whether Kopf was shown an event of an unknown type: it warns of each, and a broken proxy may send thousands.
+        self._shown_unknown = False
         self._reached: str | None = None
         # By UID: the version of what was passed on last and the listener has not seen yet.
         self._under_way: dict[str, str] = {}
@@ -173,6 +176,8 @@ class WatchFilter:
         bookmark: bytes | None = None  # Only the last of several consecutive ones matters.
         for line in lines:
             kept, is_bookmark = self._filter_line(line, endings)
+            if kept is None:
+                continue
             if is_bookmark:
                 bookmark = kept
             else:
@@ -184,8 +189,8 @@ class WatchFilter:
             self._bookmarks += 1
         return passed, endings
 
-    def _filter_line(self, line: bytes, endings: list[JsonObject]) -> tuple[bytes, bool]:
-        """Return what Kopf sees in place of a line, and whether that is a bookmark of this filter's own."""
+    def _filter_line(self, line: bytes, endings: list[JsonObject]) -> tuple[bytes | None, bool]:
+        """Return what Kopf sees in place of a line (None: nothing), and whether that is a bookmark of this filter."""
         try:
             event = decode(line)
         except ValueError:
@@ -195,6 +200,9 @@ class WatchFilter:
             event_type, body = event["type"], event["object"]
             if event_type == "BOOKMARK":
                 self._reached = _text(body["metadata"], "resourceVersion")
+            if event_type not in _KNOWN_TYPES:
+                kept, self._shown_unknown = None if self._shown_unknown else line, True
+                return kept, False
             if event_type not in _EVENTS:
                 return line, False
             uid, version = _text(body["metadata"], "uid"), _text(body["metadata"], "resourceVersion")

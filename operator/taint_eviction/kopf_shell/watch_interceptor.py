@@ -105,6 +105,7 @@ class WatchInterceptor:
         """End the watch with this exception, unless it already ends with another one."""
         if not self.bug.done():
             self.bug.set_exception(bug)
+            self.bug.exception()  # asyncio complains of one that nobody asks for, as when the watch is cancelled too.
 
     async def listen_in(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType

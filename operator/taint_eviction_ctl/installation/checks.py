@@ -4,8 +4,8 @@ the check is unchecked, never wrong.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,6 +20,7 @@ from taint_eviction.core.text import one_line
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.kube.item_lists import list_items
 from taint_eviction.kube.json_fields import Unreadable, as_list, as_object, as_text
 from taint_eviction.kube.preflight import allowed, needed_rights
 from taint_eviction.kube.state_config_map import StateConfigMap
@@ -294,12 +295,22 @@ class Installation:
         """Return the replicas of other installations that may evict, and the Leases of those that take countdowns
         over.
         """
-        pods = await self._list("pods", ApiRequest("list", "pods", query={"labelSelector": _OWN_PODS})) or ()
         own = {self._lease, *(replica.lease for replica in replicas)}
-        seen = [each for each in read_replicas(pods, "pods")[0] if not each.dry_run and each.lease not in own]
+        seen = [each async for each in self._labelled() if not each.dry_run and each.lease not in own]
         others = await that_may(self._calls, seen, "delete")
         adopters = await that_may(self._calls, (each for each in others if each.adopts), "patch")
         return others, sorted({each.lease for each in adopters})
+
+    async def _labelled(self) -> AsyncIterator[Replica]:
+        """Read replicas in all namespaces, page by page: anybody may give pods this label, also large ones."""
+        request = ApiRequest("list", "pods", query={"labelSelector": _OWN_PODS})
+        try:
+            async with aclosing(list_items(self._calls, request, lambda pod: read_replicas([pod], "pods")[0])) as found:
+                async for replicas in found:
+                    for each in replicas:
+                        yield each
+        except CallFailed as error:
+            raise NotChecked(f"pods cannot be read: {error}") from None
 
     async def _other_installations(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         """Report controllers with a Lease of their own elsewhere in the cluster: two leaders evict, not one."""
