@@ -438,12 +438,12 @@ class Guards(GuardList):
 
     def note(self, now: Moment) -> bool:
         """Note which guards of the cluster block by now; return whether others do than before. The leader asks often.
-        Whatever is due when one ends was blocked by it, and people know of that.
+        Whatever is due when one ends was blocked by it, and people know of that; not if an open breaker blocks it, too.
         """
         blocking = [guard for guard in self._of_cluster if guard.blocks(False, now)]
         others = frozenset(guard.reason for guard in blocking if guard.reason is not WaitReason.BREAKER_OPEN)
         before, self._noted = self._noted, others
-        if before - self._noted - {WaitReason.ORDERS_UNKNOWN}:
+        if before - self._noted - {WaitReason.ORDERS_UNKNOWN} and self._breaker.latch is None:
             self._breaker.acknowledge_backlog()
         self._cluster_blocked.note(
             {each.reason.name: _blocked_by(each.noun, each.says(_ANY_FLOW, now), now) for each in blocking}, now.at
@@ -459,8 +459,8 @@ class Guards(GuardList):
         if self.control_state is None:
             return []
         others = (guard for guard in self._of_cluster if guard.reason is not WaitReason.BREAKER_OPEN)
-        if any(guard.blocks(False, now) for guard in others):
-            due, evictions = 0, evictions if self._breaker.latch is not None else no_evictions
+        if self._breaker.latch is None and any(guard.blocks(False, now) for guard in others):
+            due, evictions = 0, no_evictions
         return self._noting_breaker(lambda: self._breaker.evaluate(nodes, due, now, evictions))
 
     def begin_term(self) -> list[Event]:
