@@ -86,11 +86,12 @@ def test_any_value_but_false_pauses_some_nodes_by_a_selector(value: object) -> N
         assert list(control_state.selectors) == [""]
 
 
-@given(selectors.map(selector_scope), st.none() | epochs, st.text(), st.none() | epochs)
+@given(selectors.map(selector_scope), st.none() | epochs, st.text(), st.none() | st.floats(0.0, 4e9))
 def test_a_written_pause_by_a_selector_is_read_back(
-    scope: PauseScope, since_epoch: float | None, text: str, until_epoch: float | None
+    scope: PauseScope, since_epoch: float | None, text: str, lasts_seconds: float | None
 ) -> None:
     """The key is a valid one, and the same for the same nodes."""
+    until_epoch = None if lasts_seconds is None else (since_epoch or 1.0) + lasts_seconds
     pause = Pause(since_epoch, text, until_epoch)
     (key,) = changes = pause_changes({}, {scope: pause})
     assert re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key)

@@ -144,6 +144,7 @@ MALFORMED_PAUSES = {
     '{"since": "yesterday"}': "since is not a time",
     '{"since": 1900000000}': "since is not a time",
     '{"since": "0001-01-01T00:00:00Z"}': "since is not a time",
+    '{"since": "2030-03-17T17:00:00Z", "until": "2030-03-17T16:59:59Z"}': "until is before since",
     '{"reason": 7}': "reason is not a string",
     '{"since"': "its value is not JSON",
     "[" * 2000: "its value is not JSON",

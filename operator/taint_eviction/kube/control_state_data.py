@@ -283,7 +283,10 @@ def _pause(decoded: object) -> Pause | None:
     if not is_object(decoded):
         refuse("its value is neither true nor false nor an object")
     reason, by = (one_line(as_text(decoded.get(field), field)) for field in ("reason", "by"))
-    return Pause(_time(decoded, "since"), reason, _time(decoded, "until"), by)
+    since, until = _time(decoded, "since"), _time(decoded, "until")
+    if since is not None and until is not None and until < since:
+        refuse("until is before since")  # One of them is wrong, and it would have ended before it begins.
+    return Pause(since, reason, until, by)
 
 
 def _breaker(decoded: object) -> tuple[Latch | None, float | None, str]:
