@@ -88,3 +88,11 @@ def test_the_page_about_deadlines_names_the_wait_of_the_breaker() -> None:
     settle = BreakerPolicy().settle_seconds
     page = (ROOT / "docs/concepts/deadlines.md").read_text(encoding="utf-8")
     assert f"waits {settle:g} s after its deadline\n(`--breaker-settle`)" in page
+
+
+def test_an_approver_reads_the_shares_that_open_the_breaker() -> None:
+    """A lost node counts towards another share than a tainted one: what holds for one need not hold for the other."""
+    breaker = BreakerPolicy()
+    assert breaker.lifecycle_nodes is not None
+    shares = f"{breaker.nodes.percent:g} % are newly tainted or more than {breaker.lifecycle_nodes.percent:g} % are lost"
+    assert f"more than {shares}, nothing is evicted" in (ROOT / "docs/approve.md").read_text(encoding="utf-8")
