@@ -80,3 +80,11 @@ def test_pages_of_both_kinds_are_found() -> None:
     assert "alerts" in {page.stem for page in ADD}
     assert "README" in {page.stem for page in INSTALL}
     assert {build for page in ADD for build in commands(page)} <= BESIDE
+
+
+def test_an_upgrade_of_the_chart_keeps_the_values() -> None:
+    """After `helm upgrade` with some values, Helm knows none of those that were set before, the breaker's among them."""
+    text = "\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md")))
+    found = re.findall(r"helm upgrade[^`\n]*(?:`\]\([^)]*chart\.md#upgrade\))?", text)
+    assert found
+    assert [each for each in found if not re.search(r"--values |--reset-then-reuse-values|#upgrade\)", each)] == []
