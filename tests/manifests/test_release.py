@@ -175,13 +175,18 @@ def test_known_vulnerabilities_stop_a_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("exit 0", "no known vulnerability"), ("echo 'no route to pypi.org' >&2; exit 1", "NOT AUDITED: no route")],
+    [
+        ("exit 0", "no known vulnerability"),
+        ("echo 'no route to pypi.org' >&2; exit 1", "NOT AUDITED: no route"),
+        ("""echo '{"dependencies": [{"name": "kopf", "skip_reason": "not found"}]}'""", "NOT AUDITED: 1 of the packages"),
+    ],
 )
 def test_an_audit_says_what_it_did(tmp_path: Path, text: str, said: str) -> None:
-    """Without a connection nothing was looked at, and no release is stopped by it."""
+    """What was not looked at stops no release, and is not called free of vulnerabilities."""
     done = run(str(CI / "audit"), path=stand_in(tmp_path / "bin", "pip-audit", text))
     assert done.returncode == 0
     assert said in done.stdout
+    assert ("no known" in done.stdout) == ("NOT AUDITED" not in done.stdout)
 
 
 @pytest.mark.parametrize(("answer", "builds"), [("exit 1", False), ("exit 0", True)], ids=["without buildx", "with it"])
