@@ -94,5 +94,6 @@ def test_an_approver_reads_the_shares_that_open_the_breaker() -> None:
     """A lost node counts towards another share than a tainted one: what holds for one need not hold for the other."""
     breaker = BreakerPolicy()
     assert breaker.lifecycle_nodes is not None
-    shares = f"{breaker.nodes.percent:g} % are newly tainted or more than {breaker.lifecycle_nodes.percent:g} % are lost"
+    tainted, lost = breaker.nodes.percent, breaker.lifecycle_nodes.percent
+    shares = f"{tainted:g} % are newly tainted or more than {lost:g} % are lost"
     assert f"more than {shares}, nothing is evicted" in (ROOT / "docs/approve.md").read_text(encoding="utf-8")

@@ -83,7 +83,7 @@ def test_pages_of_both_kinds_are_found() -> None:
 
 
 def test_an_upgrade_of_the_chart_keeps_the_values() -> None:
-    """After `helm upgrade` with some values, Helm knows none of those that were set before, the breaker's among them."""
+    """After `helm upgrade` with some values alone, Helm knows none of those that were set before."""
     text = "\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md")))
     found = re.findall(r"helm upgrade[^`\n]*(?:`\]\([^)]*chart\.md#upgrade\))?", text)
     assert found

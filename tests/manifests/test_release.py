@@ -178,7 +178,7 @@ def test_known_vulnerabilities_stop_a_release(tmp_path: Path) -> None:
     [
         ("exit 0", "no known vulnerability"),
         ("echo 'no route to pypi.org' >&2; exit 1", "NOT AUDITED: no route"),
-        ("""echo '{"dependencies": [{"name": "kopf", "skip_reason": "not found"}]}'""", "NOT AUDITED: 1 of the packages"),
+        ("""echo '{"dependencies": [{"name": "kopf", "skip_reason": "not found"}]}'""", "NOT AUDITED: 1 of the"),
     ],
 )
 def test_an_audit_says_what_it_did(tmp_path: Path, text: str, said: str) -> None:
