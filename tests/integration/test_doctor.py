@@ -645,6 +645,16 @@ async def test_marked_pods_of_a_controller_that_does_not_adopt_are_reported(at: 
     assert "taint-eviction hand-back" in found["advice"]
 
 
+async def test_marked_pods_that_nothing_records_may_be_a_tenants(at: ClientStage, tmp_path: Path) -> None:
+    """Whoever may write a pod may write its annotation, also where nobody has ever adopted."""
+    install(at)
+    add_marked(at)
+    write_state(at)
+    advice = (await findings(tmp_path))["adoption"]["advice"]
+    assert "does not say that any was taken over: a tenant may have written the annotation" in advice
+    assert "taint-eviction hand-back" in advice
+
+
 @pytest.mark.parametrize("installed", [False, True])
 async def test_marked_pods_of_another_installation_are_not_reported(
     at: ClientStage, tmp_path: Path, installed: bool

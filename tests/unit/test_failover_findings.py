@@ -270,6 +270,17 @@ def test_finalizers_of_kubernetes_are_known(name: str, says: str) -> None:
     assert says in the(Cause.FINALIZER, FailoverCase(pod(finalizers=[name]), NOW, node())).next
 
 
+@pytest.mark.parametrize(
+    ("number", "says"), [(6, "1 other finalizer keeps it"), (20_000, "19995 other finalizers keep it")]
+)
+def test_few_of_many_finalizers_are_told(number: int, says: str) -> None:
+    """Whoever may write a pod may give it thousands."""
+    held = pod(finalizers=[f"example.com/x{each}" for each in range(number)])
+    told = [each for each in find(FailoverCase(held, NOW, node())) if each.cause is Cause.FINALIZER]
+    assert len(told) == 6
+    assert told[-1].text == says
+
+
 def test_finalizers_alone_keep_a_pod_that_the_kubelet_has_ended() -> None:
     """Its grace period is 0 then, and neither kubelet nor PodGC can do more."""
     ended = pod(finalizers=["example.com/x"], deletionGracePeriodSeconds=0)
@@ -407,9 +418,11 @@ def test_a_replacement_that_does_not_start_is_told_with_its_containers_reasons()
 
 
 def test_only_pending_pods_of_the_owner_that_are_younger_are_replacements() -> None:
-    """Not those that were there, are Terminating themselves, run, or are another owner's."""
+    """Not those that were there, are Terminating themselves, run, or are another owner's or namespace's."""
     running = {**sibling("d"), "status": {"phase": "Running"}}
     others = (
+        # Whoever may create pods there has written the UID of this owner.
+        sibling("e", namespace="evil"),
         sibling("a", 9000),
         sibling("b", deletionTimestamp=ago(5)),
         sibling("c", ownerReferences=owned_by("ReplicaSet", "other")),

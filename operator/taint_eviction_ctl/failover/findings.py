@@ -12,6 +12,8 @@ from taint_eviction_ctl.failover.wording import Finding
 
 # Object times are whole seconds.
 _SECOND = 1.0
+# Whoever may write a pod may give it thousands.
+_MOST_FINALIZERS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class FailoverCase:
     """A pod, and what was read about what may hold it.
 
     ``node`` None: the node does not exist if ``node_checked``, else nothing is known of it. ``lease`` None: not known,
-    or there is none. ``siblings`` are pods of its namespace, of any owner.
+    or there is none. ``siblings`` are pods of any namespace and owner.
     """
 
     pod: PodObject
@@ -114,8 +116,10 @@ def _grace(case: FailoverCase, ends_epoch: float) -> Iterator[Finding]:
 
 
 def _finalizers(case: FailoverCase) -> Iterator[Finding]:
-    for finalizer in case.pod.finalizers:
+    for finalizer in case.pod.finalizers[:_MOST_FINALIZERS]:
         yield wording.finalizer(case.pod, finalizer)
+    if (left := len(case.pod.finalizers) - _MOST_FINALIZERS) > 0:
+        yield wording.more_finalizers(case.pod, left)
 
 
 def _volumes(case: FailoverCase) -> Iterator[Finding]:
@@ -150,8 +154,13 @@ def _replacement(case: FailoverCase) -> Iterator[Finding]:
 
 
 def _replaces(other: PodObject, pod: PodObject) -> bool:
-    """Return whether a pod was created by the same owner since the deletion of this one was requested."""
+    """Return whether a pod was created by the same owner since the deletion of this one was requested.
+
+    An owner's pods are in its namespace: in another one anybody may write its UID.
+    """
     if other.owner is None or pod.owner is None or other.owner.uid != pod.owner.uid or other.uid == pod.uid:
+        return False
+    if other.namespace != pod.namespace:
         return False
     asked, created = pod.asked_epoch, other.created_epoch
     return other.deletion_epoch is None and asked is not None and created is not None and created >= asked - _SECOND

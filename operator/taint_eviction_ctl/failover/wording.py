@@ -256,6 +256,13 @@ def finalizer(pod: PodObject, entry: FinalizerEntry) -> Finding:
     return Finding(Cause.FINALIZER, text, does, describe)
 
 
+def more_finalizers(pod: PodObject, left: int) -> Finding:
+    """Finalizers that are not named."""
+    text = f"{many(left, 'other finalizer')} {'keeps' if left == 1 else 'keep'} it"
+    describe = _command("kubectl", "-n", pod.namespace, "get", "pod", pod.name, "-o", "jsonpath={.metadata.finalizers}")
+    return Finding(Cause.FINALIZER, text, "look at their names", describe)
+
+
 # Volumes
 
 

@@ -73,6 +73,10 @@ class AdoptionFindings:
                 advice = f"the leader gives them back; if that takes longer than two minutes, {advice}"
             elif leads is False:
                 advice = "nobody evicts them: run taint-eviction hand-back, or install it again with components/adopt"
+            if config_map is not None and not state.adopter:
+                # The entry stays there until all are given back.
+                unrecorded = f"ConfigMap {self._lease} does not say that any was taken over"
+                advice = f"{unrecorded}: a tenant may have written the annotation and its seconds; if not, {advice}"
             found.append(
                 (False, f"the countdowns of {_named(pods.noted)} are taken over, and no replica adopts", advice)
             )
