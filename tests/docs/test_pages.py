@@ -97,3 +97,14 @@ def test_an_approver_reads_the_shares_that_open_the_breaker() -> None:
     tainted, lost = breaker.nodes.percent, breaker.lifecycle_nodes.percent
     shares = f"{tainted:g} % are newly tainted or more than {lost:g} % are lost"
     assert f"more than {shares}, nothing is evicted" in (ROOT / "docs/approve.md").read_text(encoding="utf-8")
+
+
+def test_an_approver_reads_what_the_admission_policy_costs_others() -> None:
+    """The API server looks at everybody's writes of these kinds, to find those of one account."""
+    [row] = [
+        line
+        for line in (ROOT / "docs/approve.md").read_text(encoding="utf-8").splitlines()
+        if "operations slower?" in line
+    ]
+    assert "security.md#what-the-policy-costs" in row
+    assert "\n### What the policy costs\n" in (ROOT / "docs/security.md").read_text(encoding="utf-8")
