@@ -8,6 +8,7 @@ from tests.stage.client import ClientStage, client_stage
 from tests.stage.objects import add_pod
 
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction_ctl.planning import budgets
 from taint_eviction_ctl.planning.cluster import read_cluster, read_namespaces
 
 
@@ -31,3 +32,21 @@ async def test_of_a_namespace_only_labels_that_its_budgets_name_are_kept(at: Cli
     """These labels suffice to find the budgets that a release violates."""
     read = await read_namespaces(at.calls, ["default"])
     assert read.pods[NamespacedName("default", "web")].labels == {"app": "web"}
+
+
+async def test_budgets_that_would_take_hours_to_compare_are_left_out(
+    at: ClientStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever creates pods and budgets in one namespace leaves plans and releases of all others as they are."""
+    monkeypatch.setattr(budgets, "_MOST_COMPARISONS", 100)
+    add_pod(at.server, "pod", "n1", namespace="evil")
+    terms = [{"key": f"k{each}", "operator": "DoesNotExist"} for each in range(100)]
+    metadata = {"name": "long", "namespace": "evil"}
+    at.server.create("poddisruptionbudgets", {"metadata": metadata, "spec": {"selector": {"matchExpressions": terms}}})
+    for read in (
+        await read_cluster(at.calls, lambda count: None),
+        await read_namespaces(at.calls, ["default", "evil"]),
+    ):
+        assert list(read.budgets) == [NamespacedName("default", "web")]
+        (note,) = read.notes
+        assert note.startswith("the budgets of namespace evil are left out")

@@ -139,7 +139,7 @@ async def release_document(
     """Return for programs what ``told`` says; ``ends``: the pauses that would end. ``steps``: the commands that do it,
     none if nothing holds these pods.
     """
-    budgets = await _violated(on, going.rows)
+    budgets, unknown = await _violated(on, going.rows)
     return {
         **going.head,
         "kind": "Release",
@@ -152,7 +152,7 @@ async def release_document(
         "nodes": going.nodes,
         "stillHeld": going.still_held,
         "withoutOwner": going.without_owner,
-        "violatedBudgets": None if isinstance(budgets, str) else [budget._asdict() for budget in budgets],
+        "violatedBudgets": None if unknown and not budgets else [budget._asdict() for budget in budgets],
         "commands": list(steps),
         "pending": going.rows,
     }
@@ -187,31 +187,30 @@ def _for_good(going: Going) -> str:
 
 
 async def _budgets(on: Reached, rows: list[Row] | None) -> str:
-    found = await _violated(on, rows)
-    if isinstance(found, str):
-        return f"which budgets would be violated is not known: {found}"
+    found, unknown = await _violated(on, rows)
     if not found:
-        return "no budget would be violated"
-    return f"{many(len(found), 'budget')} would be violated ({_first(found)})"
+        return f"which budgets would be violated is not known: {unknown}" if unknown else "no budget would be violated"
+    more = f"; whether others would is not known: {unknown}" if unknown else ""
+    return f"{many(len(found), 'budget')} would be violated ({_first(found)}){more}"
 
 
-async def _violated(on: Reached, rows: list[Row] | None) -> list[NamespacedName] | str:
-    """Return which budgets the evictions would violate (those by the eviction API violate none), or why that is not
-    known.
+async def _violated(on: Reached, rows: list[Row] | None) -> tuple[list[NamespacedName], str]:
+    """Return which budgets the evictions would violate (those by the eviction API violate none), and why that is not
+    known of all, "": it is.
     """
     if rows is None:
-        return f"the leader has not named all within {_MAX_SECONDS:g} s"
+        return [], f"the leader has not named all within {_MAX_SECONDS:g} s"
     deleted = {_key(row) for row in rows if row["mode"] == "delete"}
     if not deleted:
-        return []
+        return [], ""
     try:
         async with asyncio.timeout(_MAX_SECONDS):
             inventory = await read_namespaces(on.calls, sorted({key.namespace for key in deleted}))
     except CallFailed as error:
-        return str(error)
+        return [], str(error)
     except TimeoutError:
-        return f"they could not be listed within {_MAX_SECONDS:g} s"
-    return violated_budgets(inventory, deleted)
+        return [], f"they could not be listed within {_MAX_SECONDS:g} s"
+    return violated_budgets(inventory, deleted), "; ".join(inventory.notes)
 
 
 def _key(row: Row) -> NamespacedName:

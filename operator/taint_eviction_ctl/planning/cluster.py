@@ -13,6 +13,7 @@ from taint_eviction.kube.evictions import eviction_body
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.ports import CallFailed, FailureReason
+from taint_eviction_ctl.planning.budgets import leave_out_costly_budgets
 from taint_eviction_ctl.planning.disruption_budgets import EvictionVerdict
 from taint_eviction_ctl.planning.inventory import Inventory
 from taint_eviction_ctl.planning.plan import Plan
@@ -55,11 +56,12 @@ async def read_cluster(
             put()
             if len(inventory) % _TOLD_EVERY == 0:
                 progress(len(inventory))
+    leave_out_costly_budgets(inventory)
     return inventory
 
 
 async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Inventory:
-    """List the budgets of some namespaces, and the pods of those that have any.
+    """List the budgets of some namespaces, and the pods of those that have any; its notes say what is left out.
 
     Raise ``CallFailed`` if they cannot be listed.
     """
@@ -71,6 +73,7 @@ async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Invento
     for namespace in sorted({key.namespace for key in inventory.budgets}):
         async for put in list_items(calls, ApiRequest("list", "pods", namespace), _reading(reader, "Pod")):
             put()
+    leave_out_costly_budgets(inventory)
     return inventory
 
 
