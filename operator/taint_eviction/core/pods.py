@@ -16,8 +16,8 @@ A record belongs to one UID. It begins when its pod is seen, and ends in one pla
 no longer known and nothing of it is unfinished. Work in flight is unfinished, and so is a condition that is to be taken
 back. Until then the record of a pod that was released, is gone, or has a successor under its name is kept aside.
 
-What a dry run has reported of a pod, and since when its virtual machine moves away, outlive the record of a pod that is
-no longer watched: its node may be tainted again in the same outage.
+What a dry run has reported of a pod, since when its virtual machine moves away, and with these since when it has been
+bound, outlive the record of a pod that is no longer watched: its node may be tainted again in the same outage.
 
 ``KnownPods`` keeps order among facts that come late, twice or out of order. Nothing here decides on a pod.
 
@@ -389,8 +389,8 @@ class KnownPods:
         self.known: dict[NamespacedName, PodRecord] = {}
         self._by_node: dict[str, dict[NamespacedName, PodRecord]] = {}
         self._unfinished: dict[NamespacedName, list[PodRecord]] = {}
-        # By UID, ``reported_fire_at`` and ``evacuating_since`` of pods that are no longer watched.
-        self._unwatched: OrderedDict[str, tuple[float | None, float | None]] = OrderedDict()
+        # By UID, ``reported_fire_at``, ``evacuating_since`` and ``bound`` of pods that are no longer watched.
+        self._unwatched: OrderedDict[str, tuple[float | None, float | None, Sighting | None]] = OrderedDict()
         self._gone = gone
 
     def __iter__(self) -> Iterator[PodRecord]:
@@ -431,7 +431,6 @@ class KnownPods:
             if before is not None:
                 self.detach(before)
             record = self._kept_aside(pod.ref) or self._begin(pod, now)
-            record.bound = None
             predecessors = list(self._unfinished.get(pod.ref.key, ()))
             for each in predecessors:
                 self._gone.remember(each.ref.uid, now)
@@ -443,7 +442,9 @@ class KnownPods:
 
     def _begin(self, pod: Pod, now: Moment) -> PodRecord:
         record = PodRecord(pod, now.at)
-        record.reported_fire_at, record.evacuating_since = self._unwatched.pop(pod.ref.uid, (None, None))
+        # With ``bound``, since a deadline that counts from the binding must stay the one that was reported.
+        nothing = None, None, None
+        record.reported_fire_at, record.evacuating_since, record.bound = self._unwatched.pop(pod.ref.uid, nothing)
         return record
 
     def _kept_aside(self, ref: PodRef) -> PodRecord | None:
@@ -476,7 +477,7 @@ class KnownPods:
         self._forget_aside(record)
         outlives = record.reported_fire_at, record.evacuating_since
         if outlives != (None, None) and record.ref.uid not in self._gone:
-            self._unwatched[record.ref.uid] = outlives
+            self._unwatched[record.ref.uid] = *outlives, record.bound
             if len(self._unwatched) > _MAX_UNWATCHED:
                 self._unwatched.popitem(last=False)
 
