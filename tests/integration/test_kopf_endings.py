@@ -210,6 +210,24 @@ async def test_a_stream_that_is_always_refused_with_429_ends_the_watch_by_silenc
         assert len(server.requests.select(verb="list", resource="nodes")) > 1
 
 
+@pytest.mark.parametrize("seconds", ["1000000000", "1e9", "nan", "Wed, 21 Oct 2099 07:28:00 GMT"])
+@pytest.mark.parametrize("as_header", [True, False])
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_nobody_decides_for_how_long_a_watch_waits(verb: str, as_header: bool, seconds: str) -> None:
+    """Not even the API server: it would see no new taint meanwhile."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        said: dict[str, Any] = {"headers": {"Retry-After": seconds}}
+        if not as_header:
+            said = {"details": {"retryAfterSeconds": 1e9 if seconds == "1e9" else seconds}}
+        fault = server.faults.add(verb=verb, resource="nodes", status=429, times=1, **said)
+        recorder = Recorder()
+        async with running(watcher.watch(NodesScope(), recorder)):
+            await recorder.until(lambda: recorder.listed)
+            server.create("nodes", {"metadata": {"name": "new"}})
+            await recorder.until(lambda: "new" in (name for _, name in recorder.told))
+        assert fault.hits == 1
+
+
 async def test_a_failed_discovery_ends_the_watch_and_is_repeated_later() -> None:
     """A refusal is not stored as the result of discovery."""
     async with ApiServer() as server, watcher_of(server) as watcher:

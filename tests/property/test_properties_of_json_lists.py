@@ -84,6 +84,23 @@ def test_other_texts_that_nest_too_deeply_are_no_json() -> None:
         decode(b"[" * 5000 + b"]" * 5000)
 
 
+@pytest.mark.parametrize("value", [b"[]", b"{}", b'{"a":1}', b"1", b'{"a":' * 500 + b"{}" + b"}" * 500])
+async def test_an_object_with_more_values_than_can_be_stored_is_not_decoded(value: bytes) -> None:
+    """16 MB of them would need 500 MB of memory, and the loop would stand still for seconds."""
+    text = b'{"metadata":{"a":[' + b",".join([value] * (15_900_000 // (len(value) + 1))) + b"]}}"
+    with pytest.raises(TooLong, match="values"):
+        decode(text)
+    with pytest.raises(TooLong):
+        await read(b'{"kind":"PodList","items":[{"metadata":{}},' + text + b"]}", 1 << 18)
+
+
+@pytest.mark.parametrize("character", [",", "[", "{", ":"])
+def test_a_text_of_what_parts_values_is_read_up_to_the_size_that_can_be_stored(character: str) -> None:
+    """Nobody may hide a pod by it."""
+    text = character * (3 << 19)
+    assert decode(orjson.dumps({"metadata": {"name": "a"}, "spec": {"value": text}}))["spec"]["value"] == text
+
+
 async def test_items_are_taken_before_the_list_ends() -> None:
     """So memory is needed for one item at a time."""
     taken: list[Any] = []

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, cast
 
 import aiohttp
-import orjson
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from taint_eviction.files.json_lists import CHUNK_BYTES, MOST_ITEM_BYTES, read_bytes, read_items
+from taint_eviction.files.json_lists import CHUNK_BYTES, MOST_ITEM_BYTES, decode, read_bytes, read_items
 
 # What the filter gets in place of a line that is too long.
 TOO_LONG = f"a line of more than {MOST_ITEM_BYTES >> 20} MB".encode()
@@ -50,6 +50,11 @@ class RewrittenResponse(aiohttp.ClientResponse):
     rewrite: Callable[[int, Any], Any] | None = None
     _decoded: Any = None
 
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The headers without Retry-After: Kopf waits as long as that says, and sees no new taint meanwhile."""
+        return CIMultiDictProxy(CIMultiDict(each for each in self._headers.items() if each[0].lower() != "retry-after"))
+
     async def json(self, **_options: Any) -> Any:
         """Decode the body with orjson, five times faster than by default; raise ``ValueError`` if it is too long."""
         if self._decoded is None:
@@ -62,7 +67,7 @@ class RewrittenResponse(aiohttp.ClientResponse):
         keep, chunks = self.keep, self.content.iter_chunked(CHUNK_BYTES)
         try:
             if keep is None:
-                return orjson.loads(await read_bytes(chunks, MOST_ITEM_BYTES))
+                return decode(await read_bytes(chunks, MOST_ITEM_BYTES))
             body = await read_items(chunks, lambda item: keep(item, kept), _MOST_BYTES)
         except BaseException:
             self.close()

@@ -191,6 +191,9 @@ class WatchInterceptor:
 
     def _note_refusal(self, status: int, answer: Any) -> Any:
         self.failure = refusal(status, answer)
+        details = answer.get("details") if isinstance(answer, dict) else None
+        if isinstance(details, dict):
+            details.pop("retryAfterSeconds", None)  # Where there is no header, Kopf waits as long as this says.
         return answer
 
     def _note_page(self, _status: int, page: Any) -> Any:
