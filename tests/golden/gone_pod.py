@@ -7,7 +7,7 @@ from taint_eviction_ctl.failover.document import free_document
 
 NAME = "gone-pod"
 _KEEPER = "taint-eviction-controller-6f7c9d8b5c-x2k4p_3b1f6f0e-5f3e-4c0a-9c55-0f8a7c2e4d10"
-_OUTCOME = {
+OUTCOME = {
     "time": "2030-01-01T03:12:00.412000Z",
     "outcome": "evicted",
     "namespace": "shop",
@@ -56,5 +56,5 @@ def gone_pod() -> str:
             {"name": "events", "since": None, "restoredFrom": None, "problem": None},
         ],
     }
-    lines = answer_lines(document, [_OUTCOME], free_document(None), {"server": None})
-    return "\n".join([f"== explain {_OUTCOME['namespace']}/{_OUTCOME['name']}", *map(click.unstyle, lines), ""])
+    lines = answer_lines(document, [OUTCOME], free_document(None), {"server": None})
+    return "\n".join([f"== explain {OUTCOME['namespace']}/{OUTCOME['name']}", *map(click.unstyle, lines), ""])

@@ -85,6 +85,28 @@ def test_a_new_leader_answers_for_the_one_before(monkeypatch: pytest.MonkeyPatch
     assert (found.answered, found.unanswered) == (["new"], ["pod kube-system/old does not answer"])
 
 
+STRANGE = [
+    {**page("strange"), "outcomes": None},
+    {**page("strange"), "outcomes": [[]]},
+    {**page("strange"), "lease": "lease"},
+    {**page("strange"), "identity": None},
+    *(page("strange", {**row("b", "evicted", 1), name: {"a": 1}}) for name in row("b", "evicted", 1)),
+    page("strange", row("b", "of another version", 1)),
+    {},
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=str)
+def test_the_answer_of_another_program_keeps_nobody_from_the_others(
+    monkeypatch: pytest.MonkeyPatch, strange: Document
+) -> None:
+    """Whoever may label a pod may answer; what it says counts as no answer."""
+    found = asked(monkeypatch, FakeReplica(page("leader", row("a", "evicted", 1))), FakeReplica(strange))
+    assert [each["uid"] for each in found.outcomes] == ["a"]
+    assert found.answered == ["leader"]
+    assert found.unanswered == ["this is not the answer of a taint-eviction controller of this version"]
+
+
 @pytest.mark.parametrize(
     ("are_all", "others", "is_former"),
     [

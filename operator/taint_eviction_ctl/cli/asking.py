@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 import click
-import orjson
 
 from taint_eviction.cli.connection import (
     KUBECONFIG_FLAGS,
@@ -24,6 +23,7 @@ from taint_eviction.cli.connection import (
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import visible_in
+from taint_eviction.files.json_lists import CHUNK_BYTES, MOST_ITEM_BYTES, decode, read_bytes
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest, no_connection
 from taint_eviction.kube.lease import KubernetesLease
@@ -145,7 +145,7 @@ async def asking_at(url: str) -> AsyncIterator[Ask]:
         async def asking(path: str, query: Mapping[str, str | int]) -> Document:
             try:
                 async with session.get(url + path, params=query) as answer:
-                    content = await answer.read()
+                    content = await read_bytes(answer.content.iter_chunked(CHUNK_BYTES), MOST_ITEM_BYTES)
             except TimeoutError:
                 raise Unanswered(f"{url}: no answer within {TIMEOUT_SECONDS:g} s") from None
             except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -155,7 +155,7 @@ async def asking_at(url: str) -> AsyncIterator[Ask]:
                 said = " ".join(content.decode("utf-8", "replace").split())[:200]
                 raise Unanswered(f"{url + path} answers HTTP {answer.status}: {said}")
             with contextlib.suppress(ValueError):
-                return _document(orjson.loads(content), url)
+                return _document(decode(content), url)
             return _document(None, url)
 
         yield asking

@@ -10,7 +10,7 @@ import click
 
 from taint_eviction.cli.connection import flag
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.visible import visible
+from taint_eviction.cli.visible import visible, visible_in
 from taint_eviction.core.decision import StayReason
 from taint_eviction.core.objects import NOT_READY, OUT_OF_SERVICE, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, replica_name, tolerated
@@ -157,6 +157,7 @@ def answer_lines(document: Document, past: list[Document], failover: Document, f
     """Return the answer for people: what happens to the pod or has happened to it, and who knows that of one that is
     gone. ``past``: what is remembered of pods of its name; ``failover``: what is read of it from the cluster.
     """
+    past = visible_in(past)  # As ``put`` makes the document.
     if document.get("known", True):
         # Of a pod that is Terminating a new leader knows only what is remembered.
         own = [each for each in past if each["uid"] == document.get("uid")]

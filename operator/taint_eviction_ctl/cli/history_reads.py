@@ -225,8 +225,27 @@ def _is_asked_for(head: Document, lease_name: str) -> bool:
 async def _pages(asking: Ask, query: Mapping[str, str | int]) -> tuple[Document, list[Document]]:
     """Return the first answer's head, and the outcomes of all pages."""
     page = head = await asking("/history", query)
-    outcomes = list(page["outcomes"])
+    outcomes = list(_outcomes(page))
     while (token := next_page(page)) and (left := int(query["limit"]) - len(outcomes)) > 0:
         page = await asking("/history", {**query, "limit": left, "continue": token})
-        outcomes += page["outcomes"]
+        outcomes += _outcomes(page)
     return head, outcomes
+
+
+def _outcomes(page: Document) -> list[Document]:
+    """Return the outcomes of an answer; raise ``Unanswered`` if it is not one of this version: others have answered."""
+    lease, outcomes = page.get("lease"), page.get("outcomes")
+    is_head = isinstance(page.get("identity"), str) and "dryRun" in page
+    is_head = is_head and (lease is None or (isinstance(lease, dict) and "name" in lease))
+    if is_head and isinstance(outcomes, list) and all(map(_is_outcome, outcomes)):
+        return outcomes
+    raise Unanswered("this is not the answer of a taint-eviction controller of this version")
+
+
+def _is_outcome(each: object) -> bool:
+    return (
+        isinstance(each, dict)
+        and all(isinstance(each.get(name), str) for name in ("time", "namespace", "name", "uid"))
+        and all(name in each and isinstance(each[name], str | None) for name in ("node", "taint"))
+        and each.get("outcome") in _RANKS
+    )
