@@ -36,10 +36,10 @@ class SearchableTolerations(Sequence[Toleration]):
 
 def matching(tolerations: Sequence[Toleration], taint: Taint) -> Iterator[Toleration]:
     """Yield the tolerations that match a taint, in their order; of equal ones in a long list the first."""
-    found: Iterable[Toleration] = tolerations
     if type(tolerations) is not tuple and isinstance(tolerations, SearchableTolerations):
-        found = (toleration for _, toleration in tolerations.about(taint))
-    return (toleration for toleration in found if matches(toleration, taint))
+        # Most callers need the first one or two.
+        return (toleration for _, toleration in tolerations.about(taint) if matches(toleration, taint))
+    return iter([toleration for toleration in tolerations if matches(toleration, taint)])
 
 
 def first_match(tolerations: Sequence[Toleration], taint: Taint) -> int | None:

@@ -304,7 +304,7 @@ class Reconciler:
             self._take_backs.want(record, now.at)
             if record.pod.marked:
                 self._take_backs.hasten(record, now.at)
-        else:
+        elif record.condition.take_back_at is not None:
             self._take_backs.cancel(record)
 
     # Pods that are no longer known
