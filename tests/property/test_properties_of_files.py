@@ -15,7 +15,6 @@ from tests.property import strategies as _profiles  # noqa: F401  # the profiles
 from tests.stage.catalogue import scenario_files
 
 from taint_eviction.core.label_selectors import chooses
-from taint_eviction.core.objects import Node
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.files.marked_yaml import Malformed, Problem
 from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, read_policy
@@ -179,10 +178,9 @@ def _is_not_covered_by_one(before: tuple[PolicyRule, ...], rule: PolicyRule) -> 
     """Return whether each earlier rule leaves some pod to this rule, by trying a small set of pods and nodes."""
     names, values = ["a", "ab", "abc", "ac", "b", "c"], ("", "1", "2")
     labels = [{label: value for label, value in (("x", x), ("y", y)) if value} for x in values for y in values]
-    nodes = [Node("n", "u", labels=each) for each in labels]
 
     def matched(one: PolicyRule) -> set[tuple[str, str, int, int]]:
-        on = [number for number, node in enumerate(nodes) if EvictionPolicy(rules=(one,)).on(node).rules]
+        on = [number for number, each in enumerate(labels) if EvictionPolicy(rules=(one,)).on(each).rules]
         named = [
             (key, space) for key in names for space in names if replace(one, pod_selector=()).matches(key, space, {})
         ]

@@ -1,12 +1,13 @@
 """Known mistakes about several capabilities that meet; part of ``known_bugs``."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from taint_eviction.core.guards import GuardList
 from taint_eviction.core.leaving_order import LeavingOrder, TierWait
-from taint_eviction.core.objects import Node, PodRef
+from taint_eviction.core.objects import PodRef
 from taint_eviction.core.pods import PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
 
@@ -29,10 +30,10 @@ def order_passes_what_is_blocked(patch: pytest.MonkeyPatch) -> None:
 def ceilings_on_all_nodes(patch: pytest.MonkeyPatch) -> None:
     """Ceilings and pools: a rule shortens tolerations on nodes that it does not select, too."""
 
-    def on(self: EvictionPolicy, node: Node | None, *about: float) -> EvictionPolicy:
+    def on(self: EvictionPolicy, *node: Any) -> EvictionPolicy:
         shortening = [each for each in self.rules if each.max_toleration_seconds is not None]
         anywhere = [dataclasses.replace(each, node_selector=()) if each in shortening else each for each in self.rules]
-        return _on(dataclasses.replace(self, rules=tuple(anywhere)), node, *about)
+        return _on(dataclasses.replace(self, rules=tuple(anywhere)), *node)
 
     _on = EvictionPolicy.on
     patch.setattr(EvictionPolicy, "on", on)

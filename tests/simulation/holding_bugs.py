@@ -24,7 +24,7 @@ from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.label_selectors import NOT_IN, Requirement
 from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Token, TokenBucket
-from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node, Pod
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Pod
 from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
 from taint_eviction.core.policy import EffectiveTaint, EvictionPolicy, Handling, handling_of
 from taint_eviction.core.reconciler import Reconciler
@@ -272,11 +272,11 @@ def notin_needs_the_label(patch: pytest.MonkeyPatch) -> None:
 
 def rules_select_all_nodes(patch: pytest.MonkeyPatch) -> None:
     """A rule that matches the pod applies, whatever node it selects."""
-    out_of_service = EvictionPolicy.on
+    on_node = EvictionPolicy.on
 
-    def on(self: EvictionPolicy, node: Node | None, lost_at: float = math.inf) -> EvictionPolicy:
+    def on(self: EvictionPolicy, *node: Any) -> EvictionPolicy:
         everywhere = tuple(dataclasses.replace(rule, node_selector=()) for rule in self.rules)
-        return out_of_service(dataclasses.replace(self, rules=everywhere), node, lost_at)
+        return on_node(dataclasses.replace(self, rules=everywhere), *node)
 
     patch.setattr(EvictionPolicy, "on", on)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.around import around
 
+from taint_eviction.core import known_nodes
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Decision, TaintVerdict, decide, judge
@@ -193,7 +194,7 @@ def ceilings_as_at_the_start(patch: pytest.MonkeyPatch) -> None:
 
 def lost_nodes_have_budgets(patch: pytest.MonkeyPatch) -> None:
     """Budgets on lost nodes are respected, whatever the policy says."""
-    patch.setattr("taint_eviction.core.known_nodes.KnownNode.lost_at", property(lambda _: math.inf))
+    patch.setattr("taint_eviction.core.known_nodes.lost_from", lambda _: math.inf)
 
 
 def unready_nodes_are_lost(patch: pytest.MonkeyPatch) -> None:
@@ -203,13 +204,13 @@ def unready_nodes_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 def lost_nodes_stay_lost(patch: pytest.MonkeyPatch) -> None:
     """A node that was lost when its pod was due is taken for lost until the pod is gone."""
-    lost_at = vars(KnownNode)["lost_at"].fget
+    lost_at = known_nodes.lost_from
     lost: set[str] = set()
 
-    def as_before(self: KnownNode) -> float:
-        now_lost: float = lost_at(self)
+    def as_before(known: KnownNode) -> float:
+        now_lost = lost_at(known)
         if now_lost == -math.inf:
-            lost.add(self.node.uid)
-        return -math.inf if self.node.uid in lost else now_lost
+            lost.add(known.node.uid)
+        return -math.inf if known.node.uid in lost else now_lost
 
-    patch.setattr(KnownNode, "lost_at", property(as_before))
+    patch.setattr(known_nodes, "lost_from", as_before)

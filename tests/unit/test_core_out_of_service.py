@@ -73,21 +73,21 @@ def test_a_node_is_out_of_service_by_its_taint_while_it_is_not_ready(told: Node,
 def test_a_rule_that_names_the_taint_ends_the_exemption(rule: PolicyRule, exempt: bool) -> None:
     """The rule names the key, or a pattern other than ``*``, and matches the pod."""
     policy = EvictionPolicy(EvictionMode.EVICT, rules=(rule,))
-    assert policy.on(off()).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is exempt
-    assert policy.on(off()).handling("k1", "shop", {}, 0.0).bypasses_limits is False
-    assert policy.on(off(ready=READY)).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is False
-    assert policy.on(off(ready=READY)) is policy
+    assert policy.on({}, True).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is exempt
+    assert policy.on({}, True).handling("k1", "shop", {}, 0.0).bypasses_limits is False
+    assert policy.on({}, False).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is False
+    assert policy.on({}, False) is policy
 
 
 def test_an_earlier_rule_that_does_not_name_the_taint_still_counts() -> None:
     """The first rule that matches governs the pod."""
     first, second = PolicyRule("first", pause=True), PolicyRule("second", (OUT_OF_SERVICE,))
-    assert EvictionPolicy(rules=(first, second)).on(off()).handling(OUT_OF_SERVICE, "shop", {}, 0.0).rule is first
+    assert EvictionPolicy(rules=(first, second)).on({}, True).handling(OUT_OF_SERVICE, "shop", {}, 0.0).rule is first
 
 
 def test_the_exemption_is_faster_than_any_rule() -> None:
     """It is faster even than a DELETE without limits."""
-    exempt = ASKS.on(off()).handling(OUT_OF_SERVICE, "shop", {}, 0.0)
+    exempt = ASKS.on({}, True).handling(OUT_OF_SERVICE, "shop", {}, 0.0)
     assert exempt.mode is EvictionMode.DELETE
     assert exempt.urgency < EvictionPolicy().handling("k1", "shop", {}, 0.0).urgency
 

@@ -26,7 +26,8 @@ _FALSE_SECONDS = 300.0
 
 @dataclass(slots=True)
 class KnownNode:
-    """A node, and since when each of its NoExecute taints has been there.
+    """A node as it is known, and since when each of its NoExecute taints has been there. Another value takes its place
+    when anything of it changes.
 
     ``asked_at``: when the latest live read or list that showed it was requested, None: only the watch has shown it.
     ``shutting_down``: its kubelet shuts it down gracefully, or did so until the node became ready again and the taint
@@ -34,6 +35,10 @@ class KnownNode:
     a live read that is ahead of the watch, of which only the condition Ready and the labels count; None: there is none.
     ``unready_since``: since when its condition Ready has not been True, None: it is. ``status_since``: since when the
     latest known condition Ready has had its status, never too early.
+
+    What follows from that for the node's pods: ``live_node``: the node with its latest known condition Ready, and its
+    latest known labels. ``taints``: the NoExecute taints with their sightings, in the object's order.
+    ``out_of_service``: see ``Node``. ``lost_at``: see ``lost_from``.
     """
 
     node: Node
@@ -44,33 +49,17 @@ class KnownNode:
     ahead: Node | None = None
     unready_since: float | None = None
     status_since: float = math.inf
+    live_node: Node = field(init=False)
+    taints: tuple[SeenTaint, ...] = field(init=False)
+    out_of_service: bool = field(init=False)
+    lost_at: float = field(init=False)
 
-    @property
-    def lost_at(self) -> float:
-        """From when on the node counts as lost if it stays as it is; infinite: it does not."""
-        ready = self.live_node.ready
-        match None if ready is None else ready.status:
-            case "Unknown":
-                return -math.inf
-            case "False":
-                return self.status_since + _FALSE_SECONDS
-            case _:
-                return math.inf
-
-    @property
-    def live_node(self) -> Node:
-        """The node with its latest known condition Ready, and its latest known labels."""
-        return self.node if self.ahead is None else replace(self.node, ready=self.ahead.ready, labels=self.labels)
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The node's latest known labels."""
-        return self.node.labels if self.ahead is None else self.ahead.labels
-
-    @property
-    def taints(self) -> tuple[SeenTaint, ...]:
-        """The NoExecute taints with their sightings, in the object's order."""
-        return tuple([SeenTaint(taint, since) for taint, since in self.sightings.items()])
+    def __post_init__(self) -> None:
+        node, ahead = self.node, self.ahead
+        self.live_node = node if ahead is None else replace(node, ready=ahead.ready, labels=ahead.labels)
+        self.taints = tuple([SeenTaint(taint, since) for taint, since in self.sightings.items()])
+        self.out_of_service = self.live_node.is_out_of_service
+        self.lost_at = lost_from(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +96,7 @@ class KnownNodes:
     def labels_of(self, name: str) -> Mapping[str, str] | None:
         """Return a node's labels; None if the node is not known."""
         known = self.known.get(name)
-        return None if known is None else known.labels
+        return None if known is None else known.live_node.labels
 
     def recently_removed(self, name: str, now: Moment) -> list[Taint]:
         """Return the lifecycle taints of a node that were removed, and may be set again within one outage."""
@@ -170,16 +159,10 @@ class KnownNodes:
             asked_at = same.asked_at
         shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
         unready_since = _unready_since(node, same, absent_at, now)
-        after = KnownNode(node, now.at, sightings, asked_at, shutting_down, ahead, unready_since)
-        after.status_since = _status_since(after.live_node.ready, same, sightings, absent_at, now)
+        status_since = _status_since((ahead or node).ready, same, sightings, absent_at, now)
+        after = KnownNode(node, now.at, sightings, asked_at, shutting_down, ahead, unready_since, status_since)
         self.known[node.name] = after
-        changed = (
-            same is None
-            or _starts(sightings) != _starts(before)
-            or same.shutting_down != shutting_down
-            or _differ(same.live_node, after.live_node)
-            or same.lost_at != after.lost_at
-        )
+        changed = same is None or _starts(sightings) != _starts(before) or _differ(same, after)
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
 
     def resume_outages(self) -> list[str]:
@@ -191,7 +174,7 @@ class KnownNodes:
             known = self.known[name]
             sightings = self._outages.resume_undecided(name, known.sightings)
             if sightings != known.sightings:
-                known.sightings = sightings
+                self.known[name] = replace(known, sightings=sightings)
                 resumed.append(name)
         return resumed
 
@@ -226,19 +209,17 @@ class KnownNodes:
         Also observe whether the node is ready, which decides how pods leave a node that is out of service, or lost, and
         its labels, which decide on rules and pauses.
         """
-        was_tainted = bool(known.sightings)
-        sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
-        before, was_lost_at = known.live_node, known.lost_at
-        known.status_since = _status_since(fact.node.ready, known, sightings, self._last_seen(known), now)
-        known.ahead = fact.node
-        if len(sightings) == len(known.sightings):
-            is_news = _differ(before, known.live_node) or known.lost_at != was_lost_at
-            return NodeChange(was_tainted, was_tainted) if is_news else None
-        self._outages.note_removed(fact.node.name, known.sightings, sightings, self._last_there(known))
-        known.sightings = sightings
-        if all(taint in sightings for taint in fact.node.taints if taint.effect == NO_EXECUTE):
-            known.asked_at = fact.asked_at
-        return NodeChange(was_tainted, bool(sightings))
+        node, asked_at = fact.node, known.asked_at
+        sightings = {taint: since for taint, since in known.sightings.items() if taint in node.taints}
+        status_since = _status_since(node.ready, known, sightings, self._last_seen(known), now)
+        fewer = len(sightings) < len(known.sightings)
+        if fewer:
+            self._outages.note_removed(node.name, known.sightings, sightings, self._last_there(known))
+            if all(taint in sightings for taint in node.taints if taint.effect == NO_EXECUTE):
+                asked_at = fact.asked_at
+        after = replace(known, sightings=sightings, asked_at=asked_at, ahead=node, status_since=status_since)
+        self.known[node.name] = after
+        return NodeChange(bool(known.sightings), bool(sightings)) if fewer or _differ(known, after) else None
 
     def drop(self, fact: NodeGone, now: Moment) -> KnownNode | None:
         """Forget a node and return it; None if it is not known, was recreated, or was seen after the request."""
@@ -317,9 +298,25 @@ def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool
     return node.is_shutting_down or ready_again
 
 
-def _differ(before: Node, after: Node) -> bool:
+def lost_from(known: KnownNode) -> float:
+    """Return from when on a node counts as lost if it stays as it is; infinite: it does not."""
+    match None if known.live_node.ready is None else known.live_node.ready.status:
+        case "Unknown":
+            return -math.inf
+        case "False":
+            return known.status_since + _FALSE_SECONDS
+        case _:
+            return math.inf
+
+
+def _differ(before: KnownNode, after: KnownNode) -> bool:
     """Return whether pods of a node are handled differently, apart from its taints."""
-    return before.labels != after.labels or before.is_out_of_service != after.is_out_of_service
+    return (
+        before.live_node.labels != after.live_node.labels
+        or before.shutting_down != after.shutting_down
+        or before.out_of_service != after.out_of_service
+        or before.lost_at != after.lost_at
+    )
 
 
 def _starts(sightings: dict[Taint, Sighting]) -> dict[Taint, float]:

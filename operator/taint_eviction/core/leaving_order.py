@@ -254,7 +254,7 @@ class LeavingOrder:
     def _applies_until(self, name: str) -> float:
         """Return until when there is an order on a node: infinite while the node is ready."""
         known = self._nodes.known.get(name)
-        if known is None or known.live_node.is_out_of_service:
+        if known is None or known.out_of_service:
             return -math.inf
         if known.live_node.is_ready or known.unready_since is None:
             return math.inf

@@ -57,7 +57,7 @@ class OutOfServiceNodes:
         ready. A taint that ``may_be_old`` does not count. If all these nodes are ready, the taint is like any other. If
         one is not ready, the ready ones count as well: somebody may have tainted nodes by mistake.
         """
-        if not any(nodes[name].live_node.is_out_of_service for name in self._names):
+        if not any(nodes[name].out_of_service for name in self._names):
             return 0
         return sum(
             any(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from taint_eviction.core.decision import Ceiling, Evict, TaintVerdict
 from taint_eviction.core.label_selectors import LabelSelector, chooses
-from taint_eviction.core.objects import LIFECYCLE_KEYS, OUT_OF_SERVICE, Node, Pod
+from taint_eviction.core.objects import LIFECYCLE_KEYS, OUT_OF_SERVICE, Pod
 from taint_eviction.core.tiers import Order, Tier, tier_of
 
 
@@ -176,18 +176,18 @@ class EvictionPolicy:
     ignores_budgets_on_lost_nodes: bool = False
     lost_at: float = math.inf
 
-    def on(self, node: Node | None, lost_at: float = math.inf) -> "EvictionPolicy":
-        """Return the policy that applies to the pods of a node: it has only the rules that select the node, and differs
-        for a node that is out of service, or lost.
+    def on(
+        self, labels: Mapping[str, str], out_of_service: bool = False, lost_at: float = math.inf
+    ) -> "EvictionPolicy":
+        """Return the policy that applies to the pods of a node with these labels: it has only the rules that select the
+        node, and differs for a node that is out of service, or lost.
 
         ``lost_at``: from when on the node counts as lost if it stays as it is; infinite: it does not.
         """
         rules = self.rules
         if any(rule.node_selector for rule in rules):
-            labels = {} if node is None else node.labels
             rules = tuple([rule for rule in rules if chooses(rule.node_selector, labels)])
         lost_at = lost_at if self.ignores_budgets_on_lost_nodes else math.inf
-        out_of_service = node is not None and node.is_out_of_service
         if rules == self.rules and not out_of_service and lost_at == math.inf:
             return self
         return replace(self, rules=rules, out_of_service=out_of_service, lost_at=lost_at)

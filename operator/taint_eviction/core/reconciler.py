@@ -349,7 +349,7 @@ def decide_on(
 
 def policy_on(known: KnownNode | None, policy: EvictionPolicy) -> EvictionPolicy:
     """Return the policy that applies to the pods of a node; None: the node is not known."""
-    return policy.on(None) if known is None else policy.on(known.live_node, known.lost_at)
+    return policy.on({}) if known is None else policy.on(known.live_node.labels, known.out_of_service, known.lost_at)
 
 
 def _is_reported(record: PodRecord, decision: Decision) -> bool:
