@@ -215,8 +215,10 @@ class Controller:
         if change is None:
             return []
         record, predecessors = change
-        effects = [effect for each in predecessors for effect in self._reconciler.replace(each, now)]
-        if not self.watches(record.pod.node_name):
+        effects: list[Event] = []
+        for each in predecessors:
+            effects += self._reconciler.replace(each, now)
+        if record.pod.node_name not in self._watched:
             return effects + self._reconciler.release(record, now)
         if (
             isinstance(record.state, Deleted)
