@@ -168,20 +168,20 @@ class Attempts:
 
     def recheck(self, work: Work, now: Moment) -> CalledOff | Suspended | None:
         """Say what keeps ``work``, in flight, from going on by what is known now; to be asked just before each call."""
-        if isinstance(work, TakeBack) and not self._goes_on(work):
-            return CalledOff()
-        record = self._record(work.ref)
-        found = self._reconciler.decide_how(record, now) if self._pods.knows(record) else None
-        due = isinstance(found, EffectiveTaint) and found.decision.fire_at <= now.at
         if isinstance(work, TakeBack):
-            return CalledOff() if due else None
-        _, state = self._in_flight(work.ref)
-        if not isinstance(found, EffectiveTaint) or not due:
+            return None if self._goes_on(work) and self._due(self._record(work.ref), now) is None else CalledOff()
+        record, state = self._in_flight(work.ref)
+        found = self._due(record, now)
+        # With another deadline it is another eviction: the breaker must count its taint, and it must stabilize.
+        if found is None or found.decision.fire_at != work.decision.fire_at:
             return CalledOff()
-        if found.decision.fire_at != work.decision.fire_at:
-            return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must stabilize.
         record.want(found.decision, now.at)  # The reason may have changed; the last one is reported at the end.
         return None if self._may_go_on(record, found.handling, state, now) else Suspended()
+
+    def _due(self, record: PodRecord, now: Moment) -> EffectiveTaint | None:
+        """Return how a pod is to be evicted, if it is known and due by what is known now."""
+        found = self._reconciler.decide_how(record, now) if self._pods.knows(record) else None
+        return found if isinstance(found, EffectiveTaint) and found.decision.fire_at <= now.at else None
 
     def _may_go_on(self, record: PodRecord, handling: Handling, begun: InFlight, now: Moment) -> bool:
         """Return whether an eviction that was begun may still be sent: no guard blocks it, its rule still applies, and
