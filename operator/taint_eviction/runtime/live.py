@@ -45,9 +45,9 @@ class Live:
         self.changed = asyncio.Event()
         self.taints_changed = asyncio.Event()
 
-    def observe(self, fact: Fact) -> None:
-        """Observe a fact."""
-        now = self.clock.now()
+    def observe(self, fact: Fact, now: Moment | None = None) -> None:
+        """Observe a fact; ``now``: when it came, if the caller has just read that."""
+        now = now or self.clock.now()
         self._heard(fact, now)
         self._report(self.controller.observe(fact, now), now)
         for follow in self._followers:

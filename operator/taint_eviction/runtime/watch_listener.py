@@ -37,14 +37,15 @@ class ObservingListener:
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
         """Let the core observe what the watch brought."""
-        self.brought_at = self._clock.now().at
+        now = self._clock.now()
+        self.brought_at = now.at
         fact = self._interpret(self._scope, event_type, body)
         if isinstance(fact, PodSeen) and event_type == "ADDED" and self._seen_up_to is not None:
             version, at = self._seen_up_to
             if (fact.pod.resource_version or 0) > version:
                 fact = replace(fact, absent_at=at)
         if fact is not None:
-            self._live.observe(fact)
+            self._live.observe(fact, now)
 
     def on_listed(self) -> None:
         """Note that the watch itself has listed: the first time at its start, later after a gap."""
@@ -60,10 +61,11 @@ class ObservingListener:
 
     def on_progress(self, version: int | None) -> None:
         """Note how far the watch has come; for the watch of nodes the core observes that, too."""
-        self.brought_at = self._clock.now().at
-        self.note_seen(version, self.brought_at)
+        now = self._clock.now()
+        self.brought_at = now.at
+        self.note_seen(version, now.at)
         if isinstance(self._scope, NodesScope):
-            self._live.observe(NodesHeard(version))
+            self._live.observe(NodesHeard(version), now)
 
     def note_seen(self, version: int | None, at: float) -> None:
         """Note that by ``at`` everything up to this version had been observed; None: up to an unknown one."""
