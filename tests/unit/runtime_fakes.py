@@ -30,7 +30,7 @@ from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
-from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready, WatchListener, WatchScope
+from taint_eviction.runtime.ports import CallFailed, FailureReason, NodesScope, Ready, WatchListener, WatchScope
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.supervised_watch import WatchPorts
 from taint_eviction.runtime.workers import Workers
@@ -370,7 +370,7 @@ class FakeWatcher:
     """Watches that come up after ``up_after`` (None: never), and end when told to.
 
     ``ends_at_once``: each ends with this as soon as it has listed. ``closing_seconds``: how long ending takes.
-    ``bookmarks``: each brings one a minute, as while somewhere in the cluster something of that kind changes.
+    ``bookmarks``: each brings one a minute, that of nodes one in 10 s, as while nodes write their heartbeats.
     """
 
     def __init__(self) -> None:
@@ -399,14 +399,17 @@ class FakeWatcher:
             self.listeners[name] = listener
             listener.on_heard()
             listener.on_listed()
-            raise self.ends_at_once or await self._end_of(listener, end)
+            raise self.ends_at_once or await self._end_of(scope, listener, end)
         finally:
             await asyncio.sleep(self.closing_seconds)
             if self._ends.get(name) is end:
                 del self._ends[name]
 
-    async def _end_of(self, listener: WatchListener, end: asyncio.Future[BaseException]) -> BaseException:
-        while not (await asyncio.wait([end], timeout=60.0))[0]:
+    async def _end_of(
+        self, scope: WatchScope, listener: WatchListener, end: asyncio.Future[BaseException]
+    ) -> BaseException:
+        seconds = 10.0 if isinstance(scope, NodesScope) else 60.0
+        while not (await asyncio.wait([end], timeout=seconds))[0]:
             if self.bookmarks:
                 listener.on_progress(None)
         return end.result()

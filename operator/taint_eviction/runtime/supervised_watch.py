@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 # back by a proxy although its streams open. An idle API server sends no bookmarks either; so a list decides: what it
 # shows must come by the watch, too.
 _QUIET_SECONDS = 80.0
+# Of nodes the list comes sooner, and again: a connection may stay open and pass nothing on, as that of an API server
+# that hangs behind a balancer does, and new taints must not wait for the first bookmark that is missing. Where there
+# are many nodes, some heartbeat comes before, so that only a list of few is made so often.
+_QUIET_NODES_SECONDS = 20.0
 _LATEST_SECONDS = 5.0
 
 # A watch that takes longer to start lets the next one start: hundreds that hang must not delay another by minutes.
@@ -159,14 +163,15 @@ class SupervisedWatch:
         """
         began_at = tried_at = self._clock.now().at
         next_at, after_gap = tried_at + self._resync_pause(), False
+        quiet_seconds = _QUIET_NODES_SECONDS if isinstance(self.scope, NodesScope) else _QUIET_SECONDS
         while True:
-            quiet_at = max(tried_at, self._listener.brought_at) + _QUIET_SECONDS
+            quiet_at = max(tried_at, self._listener.brought_at) + quiet_seconds
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(next_at, quiet_at) - self._clock.now().at):
                     await self._listener.gap.wait()
             now, brought_at = self._clock.now().at, self._listener.brought_at
             after_gap = after_gap or self._listener.gap.is_set()
-            if not (after_gap or now >= min(next_at, max(tried_at, brought_at) + _QUIET_SECONDS)):
+            if not (after_gap or now >= min(next_at, max(tried_at, brought_at) + quiet_seconds)):
                 continue
             self._listener.gap.clear()
             tried_at = now
