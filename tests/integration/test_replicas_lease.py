@@ -12,7 +12,13 @@ from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import ElectionSettings, Settings
 
+IN_VAIN = "taint-eviction/tried-in-vain"
 MINE = LeaseRecord("me", 15, 1.9e9, 1.9e9 + 0.25, 3)
+
+
+def annotate(on: ClientStage, **annotations: str) -> None:
+    """Set annotations of the Lease on the server."""
+    on.server.patch("leases", "l", {"metadata": {"annotations": annotations}}, namespace="kube-system")
 
 
 def lease(on: ClientStage) -> dict[str, Any]:
@@ -36,6 +42,26 @@ async def test_a_lease_is_read_as_it_was_written(tmp_path: Path) -> None:
             "renewTime": "2030-03-17T17:46:40.250000Z",
             "leaseTransitions": 3,
         }
+
+
+async def test_the_number_of_pods_tried_in_vain_is_an_annotation_while_there_are_any(tmp_path: Path) -> None:
+    """Annotations of others stay; a value that is no number tells nothing."""
+    async with client_stage(tmp_path) as on:
+        store = KubernetesLease(on.calls, "kube-system", "l")
+        await store.write(MINE)
+        annotate(on, theirs="x")
+        found = await store.read()
+        assert found is not None
+        written = await store.write(replace(found, tried_in_vain=30))
+        assert (await store.read(), written.tried_in_vain) == (written, 30)
+        assert lease(on)["metadata"]["annotations"] == {"theirs": "x", IN_VAIN: "30"}
+        await store.write(replace(written, tried_in_vain=0))
+        assert lease(on)["metadata"]["annotations"] == {"theirs": "x"}
+        for text in ("-1", "1e3", "9" * 4000, "\u0663"):
+            annotate(on, **{IN_VAIN: text})
+            found = await store.read()
+            assert found is not None
+            assert found.tried_in_vain == 0
 
 
 async def test_writes_keep_what_others_have_put_into_the_lease(tmp_path: Path) -> None:

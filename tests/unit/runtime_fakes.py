@@ -18,6 +18,7 @@ from tests.unit.as_json import node_as_json, pod_as_json
 from tests.unit.builders import EPOCH, node, pod, taint
 
 from fake_apiserver.resources import RESOURCES
+from taint_eviction.core.breaker import TriedBefore
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.events import Block, BlockReason, Event, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
@@ -129,6 +130,7 @@ class FakeGate:
     def __init__(self) -> None:
         self.open = True
         self.term = 0
+        self.tried_before: TriedBefore | None = None
         self.closes_after: int | None = None
 
     def may_act(self) -> bool:

@@ -24,6 +24,7 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
+from taint_eviction.core.breaker import TriedBefore
 from taint_eviction.runtime.leadership import Elector, LeaseRecord, NoElection
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import ElectionSettings
@@ -421,4 +422,22 @@ async def test_another_holder_in_between_makes_another_term() -> None:
 
 def test_alone_there_is_one_term() -> None:
     """Nobody else ever leads."""
-    assert NoElection().term == 0
+    assert (NoElection().term, NoElection().tried_before) == (0, None)
+
+
+@virtually
+async def test_the_next_leader_learns_how_many_pods_the_one_before_had_tried_in_vain() -> None:
+    """It is written with each renewal, and counts as of the last one; what a leader wrote itself tells it nothing."""
+    lease = Lease()
+    a, b = Candidate(lease), Candidate(lease, "b")
+    a.elector.tried_in_vain = lambda: 30
+    async with a.standing():
+        await until(3)
+        assert lease.record is not None
+        renewed_epoch = lease.record.renewed_epoch
+        assert (lease.record.tried_in_vain, a.elector.tried_before) == (30, None)
+    async with b.standing():
+        await until(60)
+        assert b.acts
+        assert b.elector.tried_before == TriedBefore(30, renewed_epoch)
+        assert lease.record.tried_in_vain == 0

@@ -21,6 +21,7 @@ Pure: the caller passes what is known and the time. ``guards`` says what an open
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import Latch, is_same_time
@@ -46,6 +47,13 @@ class TaintSurge:
     due: int
     unlisted: int = 0
     out_of_service: int = 0
+
+
+class TriedBefore(NamedTuple):
+    """How many pods a former leader had tried to evict in vain by ``epoch``, of those that count as due together."""
+
+    pods: int
+    epoch: float
 
 
 class Breaker:

@@ -13,7 +13,7 @@ This module does not wait, call, log, or read a clock. An exception raised here 
 from typing import assert_never
 
 from taint_eviction.core.attempts import Attempts
-from taint_eviction.core.breaker import Breaker
+from taint_eviction.core.breaker import Breaker, TriedBefore
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.decision import DecisionPolicy
@@ -259,11 +259,18 @@ class Controller:
         self.breaker.unready.dirty = True
         self.breaker.count_due(self._queue.due_together())
 
-    def evaluate(self, now: Moment, term: int = 0) -> list[Event]:
+    def tried_in_vain(self) -> int:
+        """Count the pods that were tried in vain while the circuit breaker counts due pods and is closed: it has let
+        them through, and the next leader's need not count them.
+        """
+        counts = self.breaker.policy.max_due is not None and self.breaker.latch is None
+        return self._queue.tried_in_vain() if counts else 0
+
+    def evaluate(self, now: Moment, term: int = 0, tried_before: TriedBefore | None = None) -> list[Event]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
         Also reports taints that stay although their node is ready.
         ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again, and what
-        the breaker did without writing it is judged again.
+        the breaker did without writing it is judged again. ``tried_before``: as far as that is known.
         """
         is_new, self._term = term != self._term, term
         if is_new:
@@ -276,6 +283,9 @@ class Controller:
         if self.breaker.latch is None and self.breaker.too_many_due(due):
             # The person who reset it knew what was due then; a new process has no other sign of that.
             self.breaker.know(self._queue.due_together_by(self.breaker.acknowledged_at(now)))
+            if tried_before is not None:
+                due_before = self._queue.due_together_by(now.instant_of(tried_before.epoch))
+                self.breaker.know(min(tried_before.pods, due_before))
         effects = self.guards.evaluate(self.nodes.known, due, now, evictions)
         if is_new or changed or effects:
             anew += self._reconciler.reconcile_failing(now)

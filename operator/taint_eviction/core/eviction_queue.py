@@ -370,6 +370,17 @@ class EvictionQueue:
             if not self._is_blocked(each.flow)
         )
 
+    def tried_in_vain(self) -> int:
+        """Count those that will be tried again, and that ``due_together`` would count in another process; looks at each
+        pod.
+        """
+        states = [record.state for record in self._pods.known.values()]
+        schedules = [state.schedule for state in states if isinstance(state, _TRIED_AGAIN)]
+        return sum(
+            each.retry and not (each.came_later or each.flow.bypasses_limits or self._is_blocked(each.flow))
+            for each in schedules
+        )
+
     def next_at(self, now: float, retries: bool, stopped: bool, only_bypassing: bool = False) -> float | None:
         """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.
         ``stopped``: none may be evicted; ``only_bypassing``: only those that bypass limits may.

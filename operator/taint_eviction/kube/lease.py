@@ -17,6 +17,9 @@ _GROUP = "coordination.k8s.io/v1"
 _MAX_TRANSITIONS = 2**31 - 1
 # The API bounds no holderIdentity. One of this controller is the name of a host, with 37 characters more.
 _MAX_HOLDER = 300
+# How many pods the holder has tried to evict in vain.
+_IN_VAIN = "taint-eviction/tried-in-vain"
+_MAX_DIGITS = 9
 
 
 class KubernetesLease:
@@ -70,11 +73,23 @@ def _record(body: Any) -> LeaseRecord:
         renewed_epoch=parse_rfc3339(spec.get("renewTime")) or 0.0,
         transitions=transitions if isinstance(transitions, int) and abs(transitions) < _MAX_TRANSITIONS else 0,
         version=version,
+        tried_in_vain=_number((body["metadata"].get("annotations") or {}).get(_IN_VAIN)),
     )
+
+
+def _number(text: object) -> int:
+    if not isinstance(text, str) or len(text) > _MAX_DIGITS or not (text.isascii() and text.isdecimal()):
+        return 0
+    return int(text)
 
 
 def _body(namespace: str, name: str, record: LeaseRecord, latest: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {**(latest.get("metadata") or {}), "name": name, "namespace": namespace}
+    annotations = {key: text for key, text in (metadata.pop("annotations", None) or {}).items() if key != _IN_VAIN}
+    if record.tried_in_vain:
+        annotations[_IN_VAIN] = str(record.tried_in_vain)
+    if annotations:
+        metadata["annotations"] = annotations
     return {
         "apiVersion": _GROUP,
         "kind": "Lease",

@@ -102,7 +102,7 @@ class Driver:
             self._note_pause()
             return _LONGEST_WAIT_SECONDS
         # Also while all workers are busy: requests that they are about to send can still be held.
-        self._live.evaluate(self._gate.term)
+        self._live.evaluate(self._gate)
         free = self._free()
         if free <= 0:
             return _LONGEST_WAIT_SECONDS

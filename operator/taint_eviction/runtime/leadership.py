@@ -15,9 +15,11 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from taint_eviction.core.breaker import TriedBefore
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.text import one_line
 from taint_eviction.runtime.lasting_failure import LastingFailure
@@ -40,7 +42,8 @@ _LONGEST_LEASE_SECONDS = 3600.0
 class LeaseRecord:
     """A Lease. ``holder`` is "" if it has no holder; times are Unix times by the API server's clock.
 
-    ``version`` is the resourceVersion to swap against, "" for a lease that does not exist yet.
+    ``version`` is the resourceVersion to swap against, "" for a lease that does not exist yet. ``tried_in_vain``: how
+    many pods its holder had tried to evict in vain when it was last renewed, for the next one's circuit breaker.
     """
 
     holder: str
@@ -49,6 +52,7 @@ class LeaseRecord:
     renewed_epoch: float
     transitions: int
     version: str = ""
+    tried_in_vain: int = 0
 
 
 class LeaseStore(Protocol):
@@ -75,11 +79,18 @@ class NoElection:
         """Return 0: nobody else ever leads."""
         return 0
 
+    @property
+    def tried_before(self) -> None:
+        """Return None: nobody has led before."""
+        return
+
 
 class Elector:
     """One candidate; a ``Gate``.
 
     ``term`` counts how often another holder was seen: a leader that renews late, and finds nobody else, leads on.
+    ``tried_in_vain`` returns how many pods this process has tried to evict in vain; ``tried_before``: the same of the
+    holder before this process, when that last renewed the Lease; None: there was none.
     """
 
     def __init__(
@@ -88,6 +99,8 @@ class Elector:
         self.identity = identity
         self.leading = False
         self.term = 0
+        self.tried_before: TriedBefore | None = None
+        self.tried_in_vain: Callable[[], int] = int
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -238,18 +251,17 @@ class Elector:
         self._note(stored)
         if stored.holder != self.identity:
             return False
+        if before is not None and before.holder != self.identity:
+            self.tried_before = TriedBefore(before.tried_in_vain, before.renewed_epoch)
         self._renewed_at = sent.at
         return True
 
     def _renewed(self, before: LeaseRecord | None, now: Moment) -> LeaseRecord:
-        duration = round(self._settings.lease_duration_seconds)
-        if before is None:
-            return LeaseRecord(self.identity, duration, now.server_epoch, now.server_epoch, 0)
-        if before.holder == self.identity:
-            return replace(before, duration_seconds=duration, renewed_epoch=now.server_epoch)
-        return LeaseRecord(
-            self.identity, duration, now.server_epoch, now.server_epoch, before.transitions + 1, before.version
-        )
+        duration, in_vain = round(self._settings.lease_duration_seconds), self.tried_in_vain()
+        if before is not None and before.holder == self.identity:
+            return replace(before, duration_seconds=duration, renewed_epoch=now.server_epoch, tried_in_vain=in_vain)
+        transitions, version = (0, "") if before is None else (before.transitions + 1, before.version)
+        return LeaseRecord(self.identity, duration, now.server_epoch, now.server_epoch, transitions, version, in_vain)
 
     def _note(self, record: LeaseRecord) -> None:
         self.term += record.holder != self.identity

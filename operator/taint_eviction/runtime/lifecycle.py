@@ -54,6 +54,8 @@ class Lifecycle:
     ) -> None:
         self._engine = engine
         self._elector = elector
+        if elector is not None:
+            elector.tried_in_vain = engine.live.controller.tried_in_vain
         self._settings = settings
         self._servers = servers
         self._tasks = tasks

@@ -12,7 +12,7 @@ from taint_eviction.core.events import Event, NodeCleared, NodeTainted, Work, Wo
 from taint_eviction.core.facts import Fact, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import EvictionPolicy
-from taint_eviction.runtime.ports import Clock, Reporter
+from taint_eviction.runtime.ports import Clock, Gate, Reporter
 
 _TAINT_CHANGES = NodeTainted | NodeCleared
 
@@ -75,10 +75,10 @@ class Live:
         self._report(self.controller.change_policy(policy, now), now)
         self.changed.set()
 
-    def evaluate(self, term: int) -> None:
-        """Let the circuit breaker evaluate the cluster; ``term``: this leadership (``Gate.term``)."""
+    def evaluate(self, gate: Gate) -> None:
+        """Let the circuit breaker evaluate the cluster; ``gate``: of this leadership."""
         now = self.clock.now()
-        self._report(self.controller.evaluate(now, term), now)
+        self._report(self.controller.evaluate(now, gate.term, gate.tried_before), now)
 
     def take_due(self, max_works: int, max_retries: int) -> list[Work]:
         """Begin due work; see ``Attempts.take_due``."""

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from taint_eviction.core.adoption import CountdownChange
+from taint_eviction.core.breaker import TriedBefore
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.events import Block, Event
 from taint_eviction.core.instants import Moment
@@ -302,6 +303,11 @@ class Gate(Protocol):
     @property
     def term(self) -> int:
         """A number of this leadership: it is another one once another process may have led in between."""
+        ...
+
+    @property
+    def tried_before(self) -> TriedBefore | None:
+        """How many pods the process that led before had tried to evict in vain, None: it is not known."""
         ...
 
 

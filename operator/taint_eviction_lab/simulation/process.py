@@ -11,6 +11,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 
+from taint_eviction.core.breaker import TriedBefore
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.reporting.comparisons import scan
 from taint_eviction.runtime.assembly import Ports, assemble
@@ -44,10 +45,11 @@ def no_reporters(timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
 
 @dataclass(slots=True)
 class SimulatedGate:
-    """Whether the process leads. ``term`` counts how often it began to."""
+    """Whether the process leads. ``term`` counts how often it began to. No Lease says what others had tried before."""
 
     leading: bool = True
     term: int = 0
+    tried_before: TriedBefore | None = None
 
     def may_act(self) -> bool:
         """Return whether the process leads now."""
