@@ -208,6 +208,25 @@ def test_one_server_that_is_wrong_changes_nothing_as_long_as_others_vote(off: fl
     assert host.clock.disagreement_seconds() == pytest.approx(abs(off) + math.copysign(0.5, off))
 
 
+def test_one_server_that_runs_fast_does_not_take_the_anchor_along() -> None:
+    """The quartz of one of three runs 50 millionths fast: it is 13 s ahead after three days."""
+    host = decided(*[-0.1] * 5)
+    for minute in range(3 * 24 * 60):
+        host.passes(60)
+        for connection, off in ((1, -0.1), (2, -0.3), (3, minute * 60 * 50e-6)):
+            hear(host, off, connection)
+        assert ahead(host) <= 2.1
+    assert ahead(host) == pytest.approx(-0.1)
+
+
+def test_an_answer_that_came_late_changes_nothing() -> None:
+    """Nor while it is the only one of its connection that counts."""
+    host = decided(*[-0.5] * 5)
+    hear(host, -3.5, 6)
+    answers(host, *[-0.5] * 700)
+    assert ahead(host) == pytest.approx(-0.5)
+
+
 @pytest.mark.parametrize("off", [3600.0, -3600.0])
 def test_servers_that_are_all_stepped_are_followed_after_ten_minutes(off: float) -> None:
     """Once three new connections say the same; a step forward two minutes later, for the lowest of those counts."""

@@ -10,8 +10,10 @@ little behind, and never ahead.
 - *At the start* (``time_votes``) five connections decide. If they agree, the anchor is the highest vote; otherwise ten
   decide, and it is the lowest: an anchor that is behind makes evictions late, one that is ahead makes them early. Until
   then there is no anchor: no object is dated, and nothing ends by its date (``Moment.dates_objects``).
-- *Later* the anchor follows the highest of the votes near it. Votes elsewhere move it only after those of ten minutes,
-  of three new connections at least, have agreed on another value.
+- *Later* the anchor follows the highest of the votes near it. An API server whose quartz runs fast would take it along,
+  away from the others; so where votes close behind it have disagreed with it for ten minutes, the lowest of them count.
+  Votes elsewhere move it only after those of ten minutes, of three new connections at least, have agreed on another
+  value.
 
 The host's wall clock is used until the first vote; its offset is measured, and nothing else depends on it. The
 monotonic clock is CLOCK_BOOTTIME where there is one: it continues while the machine is suspended.
@@ -39,6 +41,13 @@ _WINDOW_SECONDS = 600.0
 # How many votes decide at the start: if they agree, and if they do not.
 _ENOUGH_VOTES = 5
 _MOST_VOTES = 10
+
+# Votes that are at most so far behind the anchor may be right where it has followed a quartz that runs fast: it cannot
+# get so far away in the ten minutes in which they must disagree with it.
+_BEHIND_SECONDS = 2 * TOLERATED_SECONDS
+
+# A right answer is no further behind: dates are cut off to seconds.
+_CUT_OFF_SECONDS = 1.0
 
 # How many connections must have been opened while all votes agreed on another value.
 _NEW_CONNECTIONS = 3
@@ -126,6 +135,8 @@ class ServerClock:
         self._decided = False
         self._waits = False
         self._has_waited = False
+        # Since when votes close behind the anchor have disagreed with it, None: none does.
+        self._behind_since: float | None = None
         # On which other value the votes agree, and since when.
         self._elsewhere: tuple[float, float] | None = None
         self._counted_at = -math.inf
@@ -249,12 +260,20 @@ class ServerClock:
         self._anchor = highest if agree else lowest
 
     def _count(self, at: float) -> None:
-        """Follow the highest of the votes near the anchor."""
+        """Follow the highest of the votes near the anchor; the lowest, if they have disagreed for long."""
         assert self._anchor is not None
         self._counted_at = at
         anchor = self._anchor
-        near = [vote for vote in self._votes(at).values() if abs(vote - anchor) <= TOLERATED_SECONDS]
-        self._anchor = max(near, default=anchor)
+        votes = [vote for vote in self._votes(at).values() if -_BEHIND_SECONDS <= vote - anchor <= TOLERATED_SECONDS]
+        highest = max((vote for vote in votes if anchor - vote <= TOLERATED_SECONDS), default=anchor)
+        lowest = min(votes, default=anchor)
+        if highest - lowest <= TOLERATED_SECONDS:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = at
+        elif at - self._behind_since > _WINDOW_SECONDS:  # By then no answer that came late counts any more.
+            highest = max(vote for vote in votes if vote <= lowest + _CUT_OFF_SECONDS)
+        self._anchor = highest
 
     def _note_vote(self, at: float, vote: float) -> None:
         """Move the anchor to where the votes of ten minutes agree that it should be."""
