@@ -186,6 +186,8 @@ class ControlState:
 
     def pauses(self) -> dict[PauseScope, Pause]:
         """Return all pauses, the widest scope first."""
+        if self.cluster is None and not (self.selectors or self.nodes or self.namespaces):
+            return {}  # It is asked many times a second.
         everything = {} if self.cluster is None else {EVERYTHING: self.cluster}
         selectors = {PauseScope("selector", text): pause for text, pause in sorted(self.selectors.items())}
         nodes = {PauseScope("node", name): pause for name, pause in sorted(self.nodes.items())}

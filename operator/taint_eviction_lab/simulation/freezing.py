@@ -4,10 +4,8 @@ The context in which a callback was scheduled says to which process it belongs (
 the context. Callbacks that belong to no process, as the API server's side of a call, continue meanwhile.
 """
 
-import asyncio
 from collections.abc import Callable
-from contextvars import Context, ContextVar
-from typing import Any
+from contextvars import ContextVar
 
 FREEZER: ContextVar["Freezer | None"] = ContextVar("FREEZER", default=None)
 
@@ -17,7 +15,7 @@ class Freezer:
 
     def __init__(self) -> None:
         self.frozen = False
-        self._held: list[Turn] = []
+        self._held: list[Callable[[], object]] = []
 
     def freeze(self) -> None:
         """Let no step run from now on."""
@@ -27,33 +25,9 @@ class Freezer:
         """Run all steps that should have run meanwhile, in their order, and allow all later ones."""
         self.frozen = False
         held, self._held = self._held, []
-        loop = asyncio.get_running_loop()
-        for turn in held:
-            # This bypasses the virtual loop's own ``call_soon``, which would wrap the turn in another turn.
-            asyncio.BaseEventLoop.call_soon(loop, turn, context=turn.context)  # type: ignore[arg-type]
+        for run_soon in held:
+            run_soon()
 
-    def hold(self, turn: "Turn") -> None:
-        """Keep a turn for later."""
-        self._held.append(turn)
-
-
-class Turn:
-    """One callback of a process that can be frozen; a cancelled one never runs, not even after a thaw."""
-
-    __slots__ = ("args", "callback", "context", "freezer", "handle")
-
-    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context, freezer: Freezer) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.freezer = freezer
-        self.handle: asyncio.Handle | None = None
-
-    def __call__(self) -> None:
-        """Run, or wait for the thaw."""
-        if self.handle is not None and self.handle.cancelled():
-            return
-        if self.freezer.frozen:
-            self.freezer.hold(self)
-        else:
-            self.callback(*self.args)
+    def hold(self, run_soon: Callable[[], object]) -> None:
+        """Keep a step for later: ``run_soon`` lets it run in the next turn of the loop."""
+        self._held.append(run_soon)

@@ -11,20 +11,26 @@ never wake, so it raises ``Deadlock``. A loop that turns without ever waiting wo
 """
 
 import asyncio
-import selectors
-from collections.abc import Callable, Coroutine, Mapping
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, TypeVar
 
-from taint_eviction_lab.simulation.freezing import FREEZER, Turn
+from taint_eviction_lab.simulation.freezing import FREEZER
 
 ResultT = TypeVar("ResultT")
 
 _TICKS_PER_SECOND = 1_000_000
 # A timer that is this close counts as reached: binary fractions of a second are not exact.
 _REACHED_TICKS = 1e-3
+_REACHED_SECONDS = 1e-9
 # No correct code needs more turns than this without waiting.
 _MAX_TURNS_AT_AN_INSTANT = 1_000_000
+# So many timers, of which more than half were cancelled, are looked through for these.
+_MANY_TIMERS = 100
+_LONGEST_JUMP_SECONDS = 86_400.0
 
 
 class Deadlock(RuntimeError):
@@ -35,85 +41,135 @@ class TimeStandsStill(RuntimeError):
     """Something keeps the loop busy without ever waiting."""
 
 
-class _JumpingSelector(selectors.BaseSelector):
-    """A selector without an outside world: waiting means advancing the time."""
+class _Turn(asyncio.Handle):
+    """A callback; it is made for each step of a simulation, and leaves out what asyncio notes for debugging."""
 
-    def __init__(self, advance: Callable[[float | None], None]) -> None:
-        self._advance = advance
-        self._keys: dict[Any, selectors.SelectorKey] = {}
+    __slots__ = ()
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Register a file object, as the loop's own wake-up pipe; it will never be ready."""
-        number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-        self._keys[fileobj] = selectors.SelectorKey(fileobj, number, events, data)
-        return self._keys[fileobj]
+    _context: Context
 
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Unregister a file object."""
-        return self._keys.pop(fileobj)
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Let ``timeout`` seconds pass at once; None: indefinitely."""
-        self._advance(timeout)
-        return []
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """Return what is registered."""
-        return self._keys
+    def __init__(
+        self, callback: Callable[..., Any], args: tuple[Any, ...], loop: "VirtualLoop", context: Context
+    ) -> None:
+        self._callback, self._args, self._loop, self._context = callback, args, loop, context
+        self._cancelled, self._source_traceback, self._repr = False, None, None
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop; ``start`` is the time at which it begins."""
+class _Timer(asyncio.TimerHandle):
+    """A callback with its time; see above."""
+
+    __slots__ = ()
+    _context: Context
+
+    def __init__(
+        self, when: float, callback: Callable[..., Any], args: tuple[Any, ...], loop: "VirtualLoop", context: Context
+    ) -> None:
+        self._callback, self._args, self._loop, self._context = callback, args, loop, context
+        self._cancelled, self._source_traceback, self._repr = False, None, None
+        self._when, self._scheduled = when, True
+
+
+class _Instant(float):
+    """When a timer runs. A heap compares numbers faster than timers, and leaves them in the same order."""
+
+    __slots__ = ("timer",)
+    timer: _Timer
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop; ``start`` is the time at which it begins. It takes its turns as asyncio's loops do, but never waits."""
+
+    # Of asyncio's loop.
+    _ready: deque[_Turn | _Timer]
+    _stopping: bool
+    _timer_cancelled_count: int
 
     def __init__(self, start: float = 0.0) -> None:
+        super().__init__()
         self._ticks = round(start * _TICKS_PER_SECOND)
+        self._now = self._ticks / _TICKS_PER_SECOND
         self._turns = 0
-        super().__init__(_JumpingSelector(self._advance))
+        self._timers: list[_Instant] = []
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
-        return self._ticks / _TICKS_PER_SECOND
+        return self._now
 
     def call_soon(  # type: ignore[override]  # the stubs' type of args cannot be passed on
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """Run the callback in the next turn, or at the thaw of a process that is frozen then."""
-        context = copy_context() if context is None else context
-        freezer = context.get(FREEZER)
-        if freezer is None:
-            return super().call_soon(callback, *args, context=context)
-        turn = Turn(callback, args, context, freezer)
-        turn.handle = super().call_soon(turn, context=context)
-        return turn.handle
+        turn = _Turn(callback, args, self, copy_context() if context is None else context)
+        self._ready.append(turn)
+        return turn
+
+    def call_later(  # type: ignore[override]  # as above
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run the callback after a time, or at the thaw of a process that is frozen then."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]  # as above
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Run the callback at an instant, or at the thaw of a process that is frozen then."""
-        context = copy_context() if context is None else context
-        freezer = context.get(FREEZER)
-        if freezer is None:
-            return super().call_at(when, callback, *args, context=context)
-        turn = Turn(callback, args, context, freezer)
-        handle = super().call_at(when, turn, context=context)
-        turn.handle = handle
-        return handle
+        timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
+        instant = _Instant(when)
+        instant.timer = timer
+        heapq.heappush(self._timers, instant)
+        return timer
 
-    def _advance(self, seconds: float | None) -> None:
-        if seconds is None:
-            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
-            raise Deadlock(
-                f"nothing is ready or scheduled any more at {self.time():g} s; waiting: {', '.join(waiting)}"
-            )
-        if seconds > 0:
-            ticks = seconds * _TICKS_PER_SECOND - _REACHED_TICKS
-            self._ticks += max(1, -int(-ticks // 1))
-            self._turns = 0
+    def _run_once(self) -> None:
+        """Take one turn: let time pass if nothing is ready, and run what is ready then."""
+        self._forget_cancelled()
+        if self._ready or self._stopping:
+            self._stand_still()
+        else:
+            self._jump()
+        reached, timers, ready = self._now + _REACHED_SECONDS, self._timers, self._ready
+        while timers and timers[0] < reached:
+            timer = heapq.heappop(timers).timer
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            turn = ready.popleft()
+            if turn._cancelled:
+                continue
+            freezer = turn._context.get(FREEZER)
+            if freezer is not None and freezer.frozen:
+                freezer.hold(partial(ready.append, turn))
+            else:
+                turn._run()
+
+    def _forget_cancelled(self) -> None:
+        timers = self._timers
+        if len(timers) > _MANY_TIMERS and self._timer_cancelled_count > len(timers) / 2:
+            self._timers = [instant for instant in timers if not instant.timer._cancelled]
+            heapq.heapify(self._timers)
+            self._timer_cancelled_count = 0
             return
+        while timers and timers[0].timer._cancelled:
+            heapq.heappop(timers)
+            self._timer_cancelled_count -= 1
+
+    def _jump(self) -> None:
+        """Let the time pass until the next timer."""
+        if not self._timers:
+            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
+            raise Deadlock(f"nothing is ready or scheduled any more at {self._now:g} s; waiting: {', '.join(waiting)}")
+        if (seconds := min(self._timers[0] - self._now, _LONGEST_JUMP_SECONDS)) <= 0:
+            self._stand_still()
+            return
+        ticks = seconds * _TICKS_PER_SECOND - _REACHED_TICKS
+        self._ticks += max(1, -int(-ticks // 1))
+        self._now = self._ticks / _TICKS_PER_SECOND
+        self._turns = 0
+
+    def _stand_still(self) -> None:
         self._turns += 1
         if self._turns > _MAX_TURNS_AT_AN_INSTANT:
             self._turns = 0  # so that the running tasks can still be cancelled
-            raise TimeStandsStill(f"at {self.time():g} s the loop turns without ever waiting")
+            raise TimeStandsStill(f"at {self._now:g} s the loop turns without ever waiting")
 
 
 def run_virtually(main: Coroutine[Any, Any, ResultT], start: float = 0.0) -> ResultT:
