@@ -225,6 +225,18 @@ async def test_an_answer_that_a_later_question_has_overtaken_says_nothing() -> N
 
 
 @virtually
+async def test_the_log_names_pauses_that_have_ended_when_they_are_removed(caplog: pytest.LogCaptureFixture) -> None:
+    """A pause whose end had passed when it was written, in local time perhaps, leaves no other trace."""
+    caplog.set_level("INFO")
+    it = SyncedBrain()
+    it.store.kept = ControlState(nodes={f"n{number}": Pause(until_epoch=EPOCH - 3600) for number in range(1, 6)})
+    async with running(it.standing.run()):
+        await until(1)
+    first = ", ".join(f"evictions from node n{number}" for number in range(1, 4))
+    assert caplog.messages == [f"pauses that have ended were removed: {first} and 2 others"]
+
+
+@virtually
 async def test_an_answer_that_an_own_write_has_overtaken_is_asked_for_again_at_once() -> None:
     """A person's pause that was in it is in force before the next poll."""
     it = SyncedBrain()

@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 # A smaller difference between clocks is not logged.
 _TOLERATED_AHEAD_SECONDS = 2.0
 
+# Of pauses that have ended, so many are named in the log.
+_MAX_TOLD = 3
+
 # The log announces the end of a pause this long before it ends by itself.
 _TOLD_BEFORE_SECONDS = 60.0
 
@@ -302,6 +305,10 @@ class ControlStateSync:
                 logger.warning("pauses that have ended by themselves cannot be removed: %s", failure)
             return
         self._unended.ends()
+        # Whoever wrote an end that had passed, as by a local time, finds no other trace of the pause.
+        some = ", ".join(str(scope) for scope in list(ended)[:_MAX_TOLD])
+        more = f" and {len(ended) - _MAX_TOLD} others" if len(ended) > _MAX_TOLD else ""
+        logger.info("pauses that have ended were removed: %s%s", some, more)
         self._note_written()
         self._kept = self._kept.without_pauses(ended)
 
