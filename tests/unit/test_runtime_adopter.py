@@ -1,11 +1,24 @@
 """Whether the leader may take countdowns over, how refusals are tried again, and what is given back and looked for."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.unit.builders import EPOCH, node, pod, ref, taint, tolerates
-from tests.unit.runtime_fakes import HANGS, Body, FakePolicy, How, at, refused, running, times_out, until, virtually
+from tests.unit.runtime_fakes import (
+    HANGS,
+    Body,
+    FakePolicy,
+    How,
+    admitted,
+    at,
+    refused,
+    running,
+    times_out,
+    until,
+    virtually,
+)
 
 from taint_eviction.core.adoption import CountdownChange, with_seconds
 from taint_eviction.core.control_state import ControlState, Pause
@@ -395,6 +408,31 @@ async def test_calls_that_hang_in_one_namespace_leave_places_for_others() -> Non
             it.shows(pod(tolerates(20), name=f"web-{number}", uid=f"web-{number}"))
         await until(257)
         assert it.adopter.adopted_count() == 8
+
+
+@virtually
+async def test_seconds_that_an_owner_sets_again_and_again_leave_places_for_others() -> None:
+    """A tenant does so with 375 pods in five namespaces: those of others are taken over before their timers."""
+    it = AdoptingBody()
+    it.api.ever["CHANGE"] = admitted(0.5)
+    evil = [
+        pod(tolerates(40), name=f"evil-{number}", uid=f"evil-{number}", namespace=f"tenant-{number % 5}", version=1)
+        for number in range(375)
+    ]
+    async with running(it.adopter.run()):
+        await until(20)
+        it.shows(node(taint()), *evil)
+        for number in range(100):
+            it.shows(pod(tolerates(60), name=f"web-{number}", uid=f"web-{number}"))
+        await until(46)
+        for number in range(34 * 150):
+            await asyncio.sleep(1 / 150)
+            set_again = evil[number % len(evil)]
+            seen = it.door.pods[set_again.ref]
+            it.live.observe(PodSeen(seen))
+            it.shows(replace(set_again, resource_version=(seen.resource_version or 0) + 1))
+        others = [each for ref, each in it.door.pods.items() if ref.key.namespace == "shop"]
+        assert sum(each.adoption is not None for each in others) == 100
 
 
 @virtually

@@ -56,6 +56,8 @@ _MAX_UNDER_WAY = 50
 
 # A pod that was marked is not marked again sooner: somebody may set its seconds again and again.
 _AGAIN_SECONDS = 2.0
+# One that was marked more often than this, since its seconds are set again and again, shares half of the places.
+_OFTEN = 3
 # Nor sooner than this while the watch has not brought what the answer showed, so that others have their turn.
 _UNSEEN_SECONDS = 10.0
 
@@ -195,6 +197,8 @@ class Adopter:
         self._queue: dict[str, deque[Late]] = {}
         self._asked_at = self._next_at = -math.inf
         self._rests_until: dict[PodRef, float] = {}
+        # How often this leader has marked each pod, as long as that is watched, and was not given back.
+        self._times: Counter[PodRef] = Counter()
         # Until when a pod is not marked again, unless the watch brings this version of it.
         self._unseen: dict[PodRef, tuple[float, int]] = {}
         self._refusals: dict[PodRef, _Refusal] = {}
@@ -346,12 +350,15 @@ class Adopter:
                 self._queue.clear()
                 for memory in (self._refusals, self._kept, self._rests_until, self._unseen, self._told_namespaces):
                     memory.clear()
+                self._times.clear()
                 self._check_at.clear()
             else:
                 self._begin_marks(group)
                 if self._clock.now().at - checked_all_at >= _CHECK_ALL_SECONDS:
                     checked_all_at = self._clock.now().at
                     self._to_check.update(dict.fromkeys(self._carriers.known))
+                    for ref in [ref for ref in self._times if self._pods.find(ref) is None]:
+                        del self._times[ref]
                 await self._begin_returns(group)
             left = self._next_at - self._clock.now().at
             with contextlib.suppress(TimeoutError):
@@ -359,14 +366,14 @@ class Adopter:
                     await self._changed.wait()
                     await asyncio.sleep(_GATHER_SECONDS)
 
-    def _young(self) -> Counter[str]:
-        """Count by namespace the writes that have not waited long for an answer."""
+    def _young(self) -> list[PodRef]:
+        """List the writes that have not waited long for an answer."""
         now = self._clock.now().at
-        return Counter(ref.key.namespace for ref, since in self._under_way.items() if now - since < _LENDS_SECONDS)
+        return [ref for ref, since in self._under_way.items() if now - since < _LENDS_SECONDS]
 
     def _room(self) -> int:
         """Return how many writes may begin now."""
-        return min(self._settings.parallelism - self._young().total(), _MAX_UNDER_WAY - len(self._under_way))
+        return min(self._settings.parallelism - len(self._young()), _MAX_UNDER_WAY - len(self._under_way))
 
     def _has_place(self, namespace: str) -> bool:
         """Return whether a write may begin: fewer for this namespace are under way than places are free.
@@ -412,10 +419,20 @@ class Adopter:
     def _next_namespace(self) -> str:
         """Return the namespace with the nearest timer; one that has half of the places only if no other one waits.
 
-        So a namespace whose webhook answers slowly does not keep others waiting until their timers have passed.
+        So a namespace whose webhook answers slowly does not keep others waiting until their timers have passed. Nor do
+        owners, of however many namespaces, who set seconds again and again: timers are never moved later, so theirs
+        stay the nearest.
         """
         young, half = self._young(), self._settings.parallelism / 2
-        return min(self._queue, key=lambda each: (young[each] >= half, self._queue[each][0].timer_at))
+        of_namespaces = Counter(ref.key.namespace for ref in young)
+        often = sum(self._times[ref] > _OFTEN for ref in young)
+
+        def last_and_timer(namespace: str) -> tuple[bool, float]:
+            timer_at, ref = self._queue[namespace][0]
+            has_half = of_namespaces[namespace] >= half or (often >= half and self._times[ref] > _OFTEN)
+            return has_half, timer_at
+
+        return min(self._queue, key=last_and_timer)
 
     def _begin_mark(self, ref: PodRef, group: asyncio.TaskGroup, now: float) -> None:
         record = self._pods.find(ref)
@@ -493,6 +510,8 @@ class Adopter:
         refused = self._refusals.pop(ref, None)
         self._unanswered = False
         self._told_namespaces.discard(ref.key.namespace)
+        if marked:
+            self._times[ref] += 1
         # After a lost answer, the read shows that the write was made.
         if marked or (refused is not None and pod.adoption is not None):
             noted = () if pod.adoption is None else pod.adoption.noted
@@ -644,6 +663,7 @@ class Adopter:
             if lost:
                 self._keep(pod.ref, CallFailed(_NOT_NOTED, reason=FailureReason.FORBIDDEN))
         if any(change.returns for change in given):
+            del self._times[pod.ref]
             self._live.tell(GivenBack(pod.ref, pod.node_name or ""))
 
     def _keep(self, ref: PodRef, failure: CallFailed) -> None:
