@@ -1,13 +1,14 @@
 """What holds a pod that is Terminating, found from objects as the API server has them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from taint_eviction.core.text import JsonObject
 from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
-from taint_eviction_ctl.failover.findings import FailoverCase, find, stuck
+from taint_eviction_ctl.failover.findings import FailoverCase, find, pending_by_owner, stuck
 from taint_eviction_ctl.failover.objects import (
     NodeLease,
     NodeObject,
@@ -383,7 +384,8 @@ def sibling(name: str = "web-new", created: float = 320, on: str = "", **more: A
 def replaced(*bodies: JsonObject, **more: Any) -> FailoverCase:
     """Make the case of a ReplicaSet's pod with these other pods in its namespace."""
     going = read_pod_object(claimed(name="web-old", ownerReferences=owned_by("ReplicaSet")))
-    return FailoverCase(going, NOW, node("Unknown"), siblings=tuple(map(read_pod_object, bodies)), **more)
+    pending = pending_by_owner(map(read_pod_object, bodies)).get(("shop", "uid-of-web"), ())
+    return FailoverCase(going, NOW, node("Unknown"), siblings=pending, **more)
 
 
 def test_a_replacement_that_cannot_be_scheduled_is_told_in_the_schedulers_words() -> None:
@@ -429,6 +431,18 @@ def test_only_pending_pods_of_the_owner_that_are_younger_are_replacements() -> N
         running,
     )
     assert causes(find(replaced(*others))) == [Cause.KUBELET_SILENT]
+
+
+def test_the_replacements_of_one_owner_are_not_compared_with_each_of_its_pods() -> None:
+    """Whoever may create pods may have thousands of both."""
+
+    class Unread(tuple[PodObject, ...]):
+        def __iter__(self) -> Iterator[PodObject]:
+            raise AssertionError
+
+    case = replaced(*(sibling(f"web-{number}") for number in range(100)))
+    unread = replace(case, siblings=Unread(case.siblings))
+    assert "web-0 (and 99 others)" in the(Cause.REPLACEMENT, unread).text
 
 
 def test_a_statefulset_cannot_replace_a_pod_that_is_there() -> None:

@@ -15,7 +15,7 @@ from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.item_lists import list_items
 from taint_eviction.runtime.ports import CallFailed, FailureReason
-from taint_eviction_ctl.failover.findings import FailoverCase, stuck
+from taint_eviction_ctl.failover.findings import FailoverCase, pending_by_owner, stuck
 from taint_eviction_ctl.failover.objects import (
     AttachmentObject,
     ClaimObject,
@@ -87,7 +87,7 @@ class FailoverReader:
             self._volumes([pod]),
             self._siblings(pod),
         )
-        return self._case(pod, nodes, leases, claims, attachments, siblings)
+        return self._case(pod, nodes, leases, claims, attachments, pending_by_owner(siblings))
 
     async def _siblings(self, pod: PodObject) -> list[PodObject]:
         """List the pods among which a replacement may be: only if the owner creates one, and under another name."""
@@ -122,22 +122,10 @@ class FailoverReader:
     ) -> list[FailoverCase]:
         """Add further explanations; only for pods that are stuck, which justify these reads."""
         claims, attachments = await self._volumes([case.pod for case in cases])
-        by_owner: dict[str, list[PodObject]] = {}
         # Pods without a node were not in the lists before.
-        for pod in [*pods, *(await self._unbound(cases))]:
-            if pod.owner is not None:
-                by_owner.setdefault(pod.owner.uid, []).append(pod)
-        return [
-            self._case(
-                case.pod,
-                nodes,
-                leases,
-                claims,
-                attachments,
-                by_owner.get(case.pod.owner.uid if case.pod.owner else "", []),
-            )
-            for case in cases
-        ]
+        pods = [*pods, *(await self._unbound(cases))]
+        pending = pending_by_owner(pods)
+        return [self._case(case.pod, nodes, leases, claims, attachments, pending) for case in cases]
 
     async def _unbound(self, cases: Sequence[FailoverCase]) -> list[PodObject]:
         if not any(case.pod.owner is not None for case in cases):
@@ -172,8 +160,8 @@ class FailoverReader:
         nodes: Mapping[str, NodeObject] | None,
         leases: Mapping[str, NodeLease],
         claims: Mapping[tuple[str, str], ClaimObject] | None = None,
-        attachments: Sequence[AttachmentObject] = (),
-        siblings: Sequence[PodObject] = (),
+        attachments: tuple[AttachmentObject, ...] = (),
+        pending: Mapping[tuple[str, str], tuple[PodObject, ...]] | None = None,
     ) -> FailoverCase:
         found = (claims or {}).get
         own = [claim for name in pod.claims if (claim := found((pod.namespace, name))) is not None]
@@ -184,8 +172,8 @@ class FailoverReader:
             nodes is not None,
             leases.get(pod.node),
             tuple(own),
-            tuple(attachments),
-            tuple(siblings),
+            attachments,
+            () if pod.owner is None else (pending or {}).get((pod.namespace, pod.owner.uid), ()),
         )
 
     async def _nodes(self, names: Sequence[str]) -> Mapping[str, NodeObject] | None:
@@ -214,7 +202,7 @@ class FailoverReader:
 
     async def _volumes(
         self, pods: Sequence[PodObject]
-    ) -> tuple[Mapping[tuple[str, str], ClaimObject], list[AttachmentObject]]:
+    ) -> tuple[Mapping[tuple[str, str], ClaimObject], tuple[AttachmentObject, ...]]:
         """Read the claims of pods, and where their volumes are attached."""
         wanted = list(dict.fromkeys((pod.namespace, name) for pod in pods for name in pod.claims))
         if len(wanted) > _MAX_CLAIMS:
@@ -227,10 +215,10 @@ class FailoverReader:
         claims = {key: claim for key, claim in (await _each(wanted[:_MAX_CLAIMS], read)).items() if claim is not None}
         volumes = {claim.volume for claim in claims.values()}
         if not any(volumes):
-            return claims, []
+            return claims, ()
         call = ApiRequest("list", "volumeattachments", group=_STORAGE)
         listed = await self._list("VolumeAttachments", call, read_attachment_object, _MAX_ATTACHMENTS)
-        return claims, [each for each in listed if each.volume in volumes]
+        return claims, tuple(each for each in listed if each.volume in volumes)
 
     # Reads
 

@@ -3,7 +3,9 @@
 The words are in ``wording``. Reference: kubernetes/pkg/controller/podgc, volume/attachdetach, kubelet's Lease.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from taint_eviction_ctl.failover import wording
@@ -21,7 +23,7 @@ class FailoverCase:
     """A pod, and what was read about what may hold it.
 
     ``node`` None: the node does not exist if ``node_checked``, else nothing is known of it. ``lease`` None: not known,
-    or there is none. ``siblings`` are pods of any namespace and owner.
+    or there is none. ``siblings``: the Pending pods of its owner (``pending_by_owner``).
     """
 
     pod: PodObject
@@ -145,25 +147,30 @@ def _replacement(case: FailoverCase) -> Iterator[Finding]:
     if owner.kind == "StatefulSet":
         yield wording.replacement_waits_for_name(owner)
         return
-    pending = [each for each in case.siblings if _replaces(each, case.pod) and each.phase == "Pending"]
-    if pending:
+    # Whoever may create pods may have thousands of them that are stuck, and as many that are Pending.
+    younger = bisect_left(case.siblings, (case.pod.asked_epoch or 0.0) - _SECOND, key=_created)
+    if younger < len(case.siblings):
         # The oldest has waited longest.
-        first = min(pending, key=lambda each: (each.created_epoch or 0.0, each.name))
+        first = case.siblings[younger]
         waits_for = _missing_volume(first, case)
-        yield wording.replacement_pending(first, owner, len(pending) - 1, waits_for)
+        yield wording.replacement_pending(first, owner, len(case.siblings) - younger - 1, waits_for)
 
 
-def _replaces(other: PodObject, pod: PodObject) -> bool:
-    """Return whether a pod was created by the same owner since the deletion of this one was requested.
+def pending_by_owner(pods: Iterable[PodObject]) -> Mapping[tuple[str, str], tuple[PodObject, ...]]:
+    """Return the pods that may be replacements, by namespace and UID of their owner, the oldest first.
 
     An owner's pods are in its namespace: in another one anybody may write its UID.
     """
-    if other.owner is None or pod.owner is None or other.owner.uid != pod.owner.uid or other.uid == pod.uid:
-        return False
-    if other.namespace != pod.namespace:
-        return False
-    asked, created = pod.asked_epoch, other.created_epoch
-    return other.deletion_epoch is None and asked is not None and created is not None and created >= asked - _SECOND
+    found: defaultdict[tuple[str, str], list[PodObject]] = defaultdict(list)
+    for each in pods:
+        waits = each.phase == "Pending" and each.deletion_epoch is None and each.created_epoch is not None
+        if waits and each.owner is not None:
+            found[each.namespace, each.owner.uid].append(each)
+    return {key: tuple(sorted(of, key=lambda each: (_created(each), each.name))) for key, of in found.items()}
+
+
+def _created(pod: PodObject) -> float:
+    return pod.created_epoch or 0.0
 
 
 def _missing_volume(replacement: PodObject, case: FailoverCase) -> str:
