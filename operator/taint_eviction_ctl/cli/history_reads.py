@@ -4,6 +4,7 @@ keeps, and Kubernetes' events.
 
 import asyncio
 import contextlib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,15 +152,19 @@ def _without_echoes(outcomes: list[Document]) -> list[Document]:
     """Leave out what the built-in controller's events say of pods whose outcome at about that time is known.
 
     They name no UID, so the name and the time have to do: of two pods of a name, the second one is marked later.
+    Whoever may create events may have invented thousands of both of one name.
     """
     known: dict[tuple[str, str], list[float]] = {}
     for each in outcomes:
         if each["outcome"] in _ENDS:
             known.setdefault((each["namespace"], each["name"]), []).append(_at(each))
+    for ends in known.values():
+        ends.sort()
 
     def is_echo(each: Document) -> bool:
-        ends = known.get((each["namespace"], each["name"]), ())
-        return each["outcome"] == "marked" and any(abs(end - _at(each)) <= _ECHO_SECONDS for end in ends)
+        ends, at = known.get((each["namespace"], each["name"]), ()), _at(each)
+        first = bisect_left(ends, at - _ECHO_SECONDS)
+        return each["outcome"] == "marked" and first < len(ends) and ends[first] <= at + _ECHO_SECONDS
 
     return [each for each in outcomes if not is_echo(each)]
 
