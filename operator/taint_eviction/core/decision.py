@@ -140,7 +140,7 @@ class Evict:
     @property
     def runs_from_start(self) -> bool:
         """Whether the pod stays for some time after the taint began: when that was matters only then."""
-        return self.fire_at > self.deciding.start_at
+        return self.due_at > self.deciding.start_at
 
     @property
     def held_seconds(self) -> float:
