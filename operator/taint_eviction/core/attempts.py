@@ -175,6 +175,8 @@ class Attempts:
         # With another deadline it is another eviction: the breaker must count its taint, and it must stabilize.
         if found is None or found.decision.fire_at != work.decision.fire_at:
             return CalledOff()
+        if found.decision.runs_from_start and not work.decision.runs_from_start:
+            return CalledOff()  # Another taint decides now, and the reads did not show since when it has been there.
         record.want(found.decision, now.at)  # The reason may have changed; the last one is reported at the end.
         return None if self._may_go_on(record, found.handling, state, now) else Suspended()
 
