@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.cluster import ClusterUnderTest
 from tests.stage.objects import write_kubeconfig
-from tests.stage.processes import RunningController, output_of, running_controller
+from tests.stage.processes import RunningController, invoked, running_controller
 from tests.stage.waiting import free_port
 
 from fake_apiserver import ApiServer
@@ -97,6 +97,8 @@ def order(config: Path, cluster: ClusterUnderTest) -> Order:
     where = ("--kubeconfig", str(config), "--state-namespace", cluster.prefix, "--state-name", cluster.prefix)
 
     async def ordered(*words: str) -> str:
-        return await output_of(*words, *where)
+        said = await invoked(*words, *where)
+        assert said.code == 0, said.complaints
+        return said.out
 
     return ordered
