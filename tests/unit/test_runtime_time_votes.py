@@ -190,5 +190,17 @@ async def test_while_votes_disagree_one_more_connection_is_opened_a_minute(caplo
         ]
         await until(200 + 601 + 120)
         asked = len(servers.asked_at)
-        await until(2000)
-        assert len(servers.asked_at) == asked
+        await until(200 + 601 + 120 + 1500)
+        assert len(servers.asked_at) == asked + 5
+
+
+@virtually
+async def test_one_kept_alive_connection_to_a_server_that_runs_fast_does_not_take_the_clock_along() -> None:
+    """It carries all calls from the start on; other connections, one in five minutes, lead to each of three servers."""
+    servers = Servers(lambda number: 0.0 if number % 3 else (now() - 5) * 1e-3)
+    await learn_time(servers.clock, servers.ask)
+    async with running(keep_asking(servers.clock, servers.ask)):
+        for second in range(10, 20_000, 10):
+            await until(second)
+            servers.clock.heard_date(EPOCH + now() + (now() - 5) * 1e-3, 1000)
+    assert abs(ahead(servers)) <= 0.1

@@ -29,8 +29,10 @@ _MAX_UNDER_WAY = 10
 # How often the time is asked for while no API server answers, and where too few have voted in the end.
 _ASK_LATE_SECONDS = 1.0
 
-# How often another connection is opened while votes disagree.
+# How often another connection is opened while votes disagree; and while they agree, perhaps because one connection
+# carries all calls, and leads to a server whose clock goes wrong.
 _ASK_AGAIN_SECONDS = 60.0
+_ASK_SELDOM_SECONDS = 300.0
 
 # Opens a connection and makes one call on it; the answer votes. Raises ``CallFailed`` if there is none.
 Ask = Callable[[], Awaitable[None]]
@@ -80,7 +82,7 @@ async def learn_time(clock: ServerClock, ask: Ask, max_seconds: float | None = N
 
 async def keep_asking(clock: ServerClock, ask: Ask) -> None:
     """Open another connection every second if the start ended without enough votes, until there are enough; then every
-    minute while votes disagree. Runs until cancelled.
+    five minutes, and every minute while votes disagree. Runs until cancelled.
     """
     while not clock.decided:
         await asyncio.sleep(_ASK_LATE_SECONDS)
@@ -88,17 +90,21 @@ async def keep_asking(clock: ServerClock, ask: Ask) -> None:
             with contextlib.suppress(CallFailed):
                 await ask()
     logged = False
+    quiet_seconds = 0.0
     while True:
         await asyncio.sleep(_ASK_AGAIN_SECONDS)
+        quiet_seconds += _ASK_AGAIN_SECONDS
         if not clock.votes_disagree:
             logged = False
-            continue
-        if not logged:
+            if quiet_seconds < _ASK_SELDOM_SECONDS:
+                continue
+        elif not logged:
             logger.warning(
                 "the clocks of API servers disagree by %.0f s, or all were stepped: deadlines follow the time that "
                 "was known before, until all servers have agreed on another one for ten minutes",
                 clock.disagreement_seconds(),
             )
             logged = True
+        quiet_seconds = 0.0
         with contextlib.suppress(CallFailed):
             await ask()
