@@ -35,6 +35,7 @@ from taint_eviction.core.policy import (
     Handling,
     effective_taint,
     effective_taints,
+    first_unpaused,
     handling_of,
     tier_in,
 )
@@ -279,7 +280,7 @@ class Reconciler:
             created_at = now.instant_of(pod.created_at) - BEHIND_SECONDS
         if decision is not None:
             handling = self.handling(record, decision, now)
-            due_at, tier = decision.fire_at, tier_in(pod, handling)
+            due_at, tier = self._waits_from(record, decision, now), tier_in(pod, handling)
             flow = flow_of(record, handling) if handling.order is Order.TIERS else None
         else:
             tier = self._tier_of_ending(record, now)
@@ -287,6 +288,11 @@ class Reconciler:
                 ends_at = _grace_ends_at(pod, now) + PAST_GRACE_SECONDS
         leaving = Leaving(record.ref, record.node_name, tier, due_at, created_at, ends_at, flow)
         order.note(leaving, pod.grace_seconds, now.at)
+
+    def _waits_from(self, record: PodRecord, decision: Evict, now: Moment) -> float:
+        """Return since when a pod has been due by a taint whose rule does not pause it; its deadline if by none yet."""
+        unpaused_at = first_unpaused(decision, record.pod, self._policy_for(record)).fire_at
+        return unpaused_at if unpaused_at <= now.at else decision.fire_at
 
     def _tier_of_ending(self, record: PodRecord, now: Moment) -> Tier:
         """Return the tier of a pod that is being deleted: no taint decides, so any rule for a taint of its node may
