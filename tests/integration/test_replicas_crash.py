@@ -104,9 +104,10 @@ def test_deadlines_do_not_start_anew_with_the_new_leader(story: CrashStory) -> N
 
 
 def test_taking_over_needs_no_list(story: CrashStory) -> None:
-    """The standby has watched nodes and pods from its start."""
+    """The standby has watched nodes and pods from its start; quiet nodes are listed every 20 s, whoever leads."""
     won_at = story.on.won_at(story.standby)
-    assert [entry for entry in story.on.calls(story.standby, verb="list") if entry.arrived_at > won_at] == []
+    lists = [entry for entry in story.on.calls(story.standby, verb="list") if entry.arrived_at > won_at]
+    assert [entry for entry in lists if entry.path != "/api/v1/nodes"] == []
 
 
 def test_the_takeover_is_counted_in_the_lease(story: CrashStory) -> None:
