@@ -272,6 +272,14 @@ class PodRecord:
 
     # What is decided
 
+    def is_by_owner(self, decision: Evict) -> bool:
+        """Return whether the pod came to its node, or was changed by its owner, after the taint that evicts it.
+
+        Anybody may do that to pods of their own, and must not open the breaker for others with it.
+        """
+        verdict = decision.deciding
+        return verdict.came_later or self.changed_at > verdict.start_at
+
     def want(self, decision: Evict, now: float) -> None:
         """Note the decision to evict the pod. Before its deadline, failures belong to another eviction.
 

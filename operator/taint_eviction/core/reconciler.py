@@ -125,9 +125,10 @@ class Reconciler:
         return self._guards.blocking(self.flow(record, decision, now), now)
 
     def evictions(self, node_name: str, due: bool) -> Iterator[PodRecord]:
-        """Yield a node's pods that are to be evicted; ``due``: those that are about to be.
+        """Yield a node's pods that are to be evicted; ``due``: those that are about to be, and may open the breaker.
 
-        These are due and no guard blocks their flow, or they are in flight and their deletion has not been requested.
+        These are due and no guard blocks their flow, or they are in flight and their deletion has not been requested;
+        and their owner has neither brought nor changed them after the taint.
         """
         for record in self._pods.on_node(node_name):
             match record.state:
@@ -137,7 +138,8 @@ class Reconciler:
                     is_due = step is not Step.ENDING
                 case _:
                     is_due = False
-            if record.decision is not None and (is_due or not due):
+            decision = record.decision
+            if decision is not None and (not due or (is_due and not record.is_by_owner(decision))):
                 yield record
 
     # Pods that are known
@@ -215,11 +217,11 @@ class Reconciler:
         if failures is not None:
             fire_at = max(fire_at, failures.next_try_at(handling, now.at))
         unanswered = failures is not None and failures.unanswered
-        later = _is_by_owner(record, decision)
+        later = record.is_by_owner(decision)
         return Schedule(flow_of(record, handling), fire_at, failures is not None, next_taint_at, unanswered, later)
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
-        if _is_by_owner(record, decision):
+        if record.is_by_owner(decision):
             return
         verdict = decision.deciding
         untolerated = verdict.toleration is None and not decision.held_seconds
@@ -361,15 +363,6 @@ def policy_on(known: KnownNode | None, policy: EvictionPolicy) -> EvictionPolicy
 def _is_reported(record: PodRecord, decision: Decision) -> bool:
     """Return whether a dry run has reported this eviction: the pod is still there, and one deadline is one report."""
     return isinstance(decision, Evict) and decision.fire_at == record.reported_fire_at and not record.in_flight
-
-
-def _is_by_owner(record: PodRecord, decision: Evict) -> bool:
-    """Return whether a pod came to its node, or was changed by its owner, after the taint that evicts it.
-
-    Anybody may do that to pods of their own, and must not open the breaker for others with it.
-    """
-    verdict = decision.deciding
-    return verdict.came_later or record.changed_at > verdict.start_at
 
 
 def _grace_ends_at(pod: Pod, now: Moment) -> float:
