@@ -57,6 +57,19 @@ async def test_a_malformed_line_ends_the_watch() -> None:
         assert "\n" not in reason
 
 
+async def test_versions_that_go_back_end_the_watch() -> None:
+    """One that is too high would hide all changes of the node until the next periodic list."""
+    too_high = b'{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"9999999999999999999"}}}\n'
+    async with ApiServer() as server, watcher_of(server) as watcher:
+
+        def disturb() -> None:
+            server.watches.send_line(too_high)
+            server.create("nodes", {"metadata": {"name": "n1"}})
+
+        reason = await reason_of_the_end(watcher, Recorder(), disturb)
+        assert reason == "the versions of its events went back: a proxy, or a restored storage"
+
+
 @pytest.mark.parametrize("status", [403, 404, 500])
 @pytest.mark.parametrize("verb", ["list", "watch"])
 async def test_a_refusal_ends_the_watch_after_the_retries(verb: str, status: int) -> None:
@@ -190,7 +203,7 @@ async def test_streams_that_bring_something_and_end_at_once_are_opened_after_a_p
 ) -> None:
     """The first one that was cut is followed at once; then each begins a second after the one before."""
     monkeypatch.setattr("taint_eviction.kopf_shell.watch_interceptor._SHORT_SECONDS", 0.2)
-    line = '{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}\n'
+    line = '{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"99999"}}}\n'
     loop, recorder = asyncio.get_running_loop(), Recorder()
     async with ApiServer() as server, watcher_of(server) as watcher:
         fault = server.faults.add(verb="watch", resource="nodes", status=200, message=line, plain_text=True)

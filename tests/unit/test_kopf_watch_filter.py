@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -453,3 +453,34 @@ def test_of_events_of_unknown_types_kopf_is_shown_one() -> None:
     unknown = line("RENAMED", pod(1))
     assert seen(watch_filter, unknown, unknown, line("ADDED", pod(2)), unknown) == [("RENAMED", "1"), ("ADDED", "2")]
     assert seen(watch_filter, unknown, line("MODIFIED", pod(3, {"phase": "Failed"}))) == [("MODIFIED", "3")]
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod"])
+def test_a_stream_whose_versions_go_back_is_noticed(kind: Literal["Node", "Pod"]) -> None:
+    """Equal ones are in order; an event that comes again after the stream was opened again is no step back."""
+    made = node if kind == "Node" else pod
+    watch_filter = WatchFilter(kind)
+    watch_filter.begin_stream(4)
+    watch_filter.filter([line("ADDED", made(5)), line("MODIFIED", made(9)), line("BOOKMARK", made(9))])
+    watch_filter.begin_stream(5)
+    watch_filter.filter([line("MODIFIED", made(6))])
+    assert not watch_filter.went_back
+    watch_filter.filter([line("BOOKMARK", made(2**63)), line("MODIFIED", made(7))])
+    assert watch_filter.went_back
+
+
+def test_a_stream_goes_back_behind_the_version_after_which_it_begins() -> None:
+    """Kopf may have read one that is too high before the last stream ended."""
+    watch_filter = WatchFilter("Node")
+    watch_filter.begin_stream(2**63)
+    watch_filter.filter([line("ADDED", node(5))])
+    assert watch_filter.went_back
+
+
+@pytest.mark.parametrize("since", [None, 0])
+def test_a_stream_that_begins_with_all_objects_may_bring_them_in_any_order(since: int | None) -> None:
+    """The API server does not sort them by version."""
+    watch_filter = WatchFilter("Node")
+    watch_filter.begin_stream(since)
+    watch_filter.filter([line("ADDED", node(5)), line("ADDED", node(3))])
+    assert not watch_filter.went_back

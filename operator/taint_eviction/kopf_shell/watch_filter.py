@@ -31,6 +31,7 @@ from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
 from taint_eviction.files.json_lists import decode
 from taint_eviction.kopf_shell.kept_fields import is_ending, node_fields, pod_fields
+from taint_eviction.kube.json_fields import version_number
 
 Kind = Literal["Node", "Pod"]
 
@@ -58,7 +59,7 @@ _BOOKMARK_EVERY = 10
 
 class WatchFilter:
     """The filter of one watch. Remembers 16 bytes of each object that was passed on or known, to recognise it.
-    ``parts``: what is kept of pods.
+    ``parts``: what is kept of pods. ``went_back``: an event of this stream has a lower version than one before it.
 
     An object that Kopf was shown also ends through Kopf: so the events of an object stay in order, and Kopf forgets it.
     """
@@ -80,6 +81,9 @@ class WatchFilter:
         # Whether Kopf was shown an event of an unknown type: it warns of each, and a broken proxy may send thousands.
         self._shown_unknown = False
         self._reached: str | None = None
+        # The highest version of the stream, None: its versions have no order.
+        self._furthest: int | None = None
+        self.went_back = False
         # By UID: the version of what was passed on last and the listener has not seen yet.
         self._under_way: dict[str, str] = {}
         # By UID: the version and the JSON of an object of which Kopf was shown the identity only.
@@ -131,6 +135,10 @@ class WatchFilter:
             return None
         reached, self._reached = self._reached, None
         return reached
+
+    def begin_stream(self, since: int | None) -> None:
+        """Note after which version a stream begins; 0 or None: with all objects, in any order."""
+        self._furthest, self.went_back = since or None, False
 
     def begin_list(self) -> None:
         """Forget what was passed on before: it may be gone since."""
@@ -199,14 +207,14 @@ class WatchFilter:
         try:
             event_type, body = event["type"], event["object"]
             if event_type == "BOOKMARK":
-                self._reached = _text(body["metadata"], "resourceVersion")
+                self._reach(_text(body["metadata"], "resourceVersion"))
             if event_type not in _KNOWN_TYPES:
                 kept, self._shown_unknown = None if self._shown_unknown else line, True
                 return kept, False
             if event_type not in _EVENTS:
                 return line, False
             uid, version = _text(body["metadata"], "uid"), _text(body["metadata"], "resourceVersion")
-            self._reached = version
+            self._reach(version)
             if event_type != "DELETED" and self._tells_nothing(body, uid):
                 return _bookmark(body, version), True
             body = self._fields(body)
@@ -218,6 +226,14 @@ class WatchFilter:
         except orjson.JSONEncodeError:  # It is nested too deeply to be written again.
             self._forget(event)
             return line, False
+
+    def _reach(self, version: str) -> None:
+        """Note how far the stream has come."""
+        self._reached = version
+        number = version_number({"resourceVersion": version})
+        if self._furthest is not None and number is not None:
+            self.went_back = self.went_back or number < self._furthest
+            self._furthest = max(self._furthest, number)
 
     def _filter_event(
         self, event_type: str, body: JsonObject, uid: str, version: str, endings: list[JsonObject]

@@ -186,6 +186,7 @@ class WatchInterceptor:
                 response.keep = self._watch_filter.filter_item
                 response.rewrite = self._note_page
             case Purpose.WATCH:
+                self._watch_filter.begin_stream(_number(request.url.query.get("resourceVersion", "")))
                 Filtered.put_before(response, self._filter)
                 self._opened()
 
@@ -232,6 +233,10 @@ class WatchInterceptor:
             else:
                 self._brought = True
         passed, endings = self._watch_filter.filter(lines)
+        if self._watch_filter.went_back:
+            # An API server sends events in their order. What was known by a version that is too high would hide all
+            # later events, and Kopf would resume from there; so this watch begins again with a list.
+            self.fail(WatchEnded("the versions of its events went back: a proxy, or a restored storage"))
         for event in endings:
             self._report_event(event)
         self._report_progress()
