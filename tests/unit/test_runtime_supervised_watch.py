@@ -343,6 +343,25 @@ async def test_a_watch_that_brings_what_a_list_shows_a_little_later_goes_on() ->
 
 
 @virtually
+async def test_a_watch_of_a_higher_version_than_a_list_ends() -> None:
+    """It began at a version that is still to come, as after a restored backup, and brings nothing until then."""
+    it = Body()
+    it.api.put(node())
+    it.watcher.bookmarks = False
+    async with running(nodes_watch(it, it.doors(resync_seconds=3600.0)).run()):
+        await until(1)
+        it.watcher.listeners[NODES].on_progress(it.api.version)
+        await until(30)
+        assert len(starts(it)) == 1
+        it.watcher.listeners[NODES].on_progress(it.api.version + 1000)
+        it.api.put(node(taint()))
+        await until(60)
+        assert it.brain.tainted_nodes() == {"n1"}
+        assert len(starts(it)) == 2
+        assert it.watcher.since[-1] == it.api.version
+
+
+@virtually
 async def test_silence_is_counted_since_the_last_word() -> None:
     """Our own list after the first does not make a frozen watch look alive."""
     it = Body()

@@ -177,11 +177,15 @@ class SupervisedWatch:
             tried_at = now
             try:
                 async with self._listing:
+                    seen_version = self._listener.seen_version
                     listed = await self._resync.resync(self.scope, after_gap=after_gap)
             except CallFailed as reason:
                 self._warn(f"the periodic list of {self.scope} failed: {reason}")
                 next_at = self._clock.now().at + self._settings.restart_max_seconds * self._rng.uniform(0.5, 1.0)
                 continue
+            if seen_version is not None and listed.version is not None and listed.version < seen_version:
+                # The watch may have begun at a version that is still to come, and would bring nothing until then.
+                raise WatchEnded("a list has a lower version than it: a proxy, or a restored storage")
             next_at, after_gap = self._clock.now().at + self._resync_pause(), False
             is_quiet = tried_at >= max(began_at, brought_at) + _QUIET_SECONDS
             if is_quiet and not self._listener.has_seen(listed.newest):

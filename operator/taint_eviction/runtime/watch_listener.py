@@ -71,6 +71,11 @@ class ObservingListener:
         """Note that by ``at`` everything up to this version had been observed; None: up to an unknown one."""
         self._seen_up_to = None if version is None else (version, at)
 
+    @property
+    def seen_version(self) -> int | None:
+        """The latest version up to which everything has been observed, None: that is not known."""
+        return None if self._seen_up_to is None else self._seen_up_to[0]
+
     def has_seen(self, version: int) -> bool:
         """Return whether everything up to this version was observed, as far as that is known."""
         return self._seen_up_to is None or version <= self._seen_up_to[0]
