@@ -9,7 +9,7 @@ import pytest
 from tests.stage.controlled import Controlled, controlling
 from tests.stage.objects import KEY, add_nodes, add_pod, deleted
 
-from fake_apiserver import ApiServer
+from fake_apiserver import ApiServer, Fault
 from taint_eviction.kube.own_policy import REFUSAL
 
 ACCOUNT = "system:serviceaccount:kube-system:taint-eviction-controller"
@@ -49,6 +49,17 @@ async def test_an_account_that_no_policy_narrows_is_told_by_name(
         server.taint("n1", KEY)
         await deleted(server, "web")
     assert [each.message for each in caplog.records].count(said) == 1
+
+
+@pytest.mark.parametrize("status", [404, 502])
+async def test_a_proxy_that_answers_in_place_of_the_api_server_says_nothing_of_the_policy(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A page of a balancer at the start must not look like an API server that has no such policies."""
+    monkeypatch.setattr("taint_eviction.runtime.policy_check._RECHECK_SECONDS", 0.1)
+    server.faults.rules.insert(0, Fault(path="selfsubjectreviews", status=status, html=True, times=1))
+    async with controlling(server) as running:
+        await running.until(lambda: running.metric("admission_policy_missing"))
 
 
 async def test_a_policy_that_refuses_the_deletion_without_uid_is_in_force(server: ApiServer) -> None:

@@ -96,6 +96,17 @@ async def test_an_answer_about_something_else_is_a_failed_call(at: ClientStage, 
             await asked
 
 
+async def test_an_answer_to_a_patch_about_another_pod_of_that_name_is_a_failed_call(at: ClientStage) -> None:
+    """The API server refuses a patch of another UID. The pod would look gone, and be left until the next list."""
+    ref = at.pod()
+    other = at.server.get("pods", "web", "default") or {}
+    text = json.dumps({**other, "metadata": {**other["metadata"], "uid": "other"}})
+    at.server.faults.add(verb="patch", status=200, message=text, plain_text=True)
+    with pytest.raises(CallFailed, match="is not about default/web") as failed:
+        await at.writer.mark(ref, False, NOW)
+    assert (failed.value.reason, failed.value.may_pass) == (FailureReason.NO_ANSWER, True)
+
+
 async def test_a_list_of_something_else_is_a_failed_call(at: ClientStage) -> None:
     """The nodes, or the pods of the node, would look gone."""
     at.pod("other", "n2")

@@ -16,7 +16,7 @@ from taint_eviction.kube.condition_patches import mark_patch, unmark_patch
 from taint_eviction.kube.evictions import eviction_body
 from taint_eviction.kube.kubernetes_objects import read_pod
 from taint_eviction.kube.malformed import MalformedObjects
-from taint_eviction.runtime.ports import CallFailed, Ready
+from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 
 _GONE = (Outcome.ABSENT, Outcome.ANOTHER_UID)
 
@@ -67,7 +67,11 @@ class ApiWriter:
         if answer.need(Outcome.DONE, *_GONE).outcome is not Outcome.DONE:
             return None
         pod = self._malformed.read_answer(self._read_pod, answer.body)
-        return pod if pod.ref == ref else None
+        if pod.ref != ref:
+            # It would count as gone, and never be evicted. The API server refuses a patch of another UID.
+            unanswered = f"the API server's answer is not about {ref}"
+            raise CallFailed(unanswered, reason=FailureReason.NO_ANSWER, may_pass=True)
+        return pod
 
 
 def _confirms(body: object, ref: PodRef, *, evicts: bool) -> bool:

@@ -34,7 +34,7 @@ async def own_account(calls: ApiCalls) -> str | None:
     body = {"apiVersion": _REVIEWS, "kind": "SelfSubjectReview"}
     answer = await calls.make(ApiRequest("create", "selfsubjectreviews", body=body, group=_REVIEWS))
     if answer.outcome is not Outcome.DONE:
-        if answer.status == _NOT_FOUND:
+        if answer.status == _NOT_FOUND and answer.failure is not None and answer.failure.certain:
             return None
         if answer.lacks_right:
             return ""
