@@ -125,6 +125,17 @@ def test_a_rule_and_its_timeout_are_named() -> None:
     assert lines(on)[-3] == f"  how       {text} until {utc(LATER)}, then by a DELETE (rule db of the policy)"
 
 
+def test_the_deadline_is_that_of_the_taint_that_decides() -> None:
+    """A rule has paused for another taint for five minutes."""
+    rule = PolicyRule("not yet", taint_keys=("k1",), pause=True)
+    on = one(eviction_policy=EvictionPolicy(rules=(rule,)))
+    on.at(300).sees(node(taint(), taint("k2"), version=2))
+    assert lines(on.at(302))[:2] == [
+        f"shop/web-0 was due to leave node n1 at {utc(LATER)}, 2 s ago",
+        "  because   k2:NoExecute is not tolerated",
+    ]
+
+
 def test_a_lost_node_is_named_where_its_budgets_are_ignored() -> None:
     """Before that, people see until when budgets hold the pod."""
     policy = EvictionPolicy(EvictionMode.EVICT, ignores_budgets_on_lost_nodes=True)

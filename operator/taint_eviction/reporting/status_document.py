@@ -405,8 +405,8 @@ def ceiling_in(document: Mapping[str, Any]) -> Ceiling | None:
 
 
 def deadline(decision: Evict, now: Moment) -> JsonObject:
-    """Return when the pod is due."""
-    return {"deadline": time_text(decision.fire_at, now), "dueInSeconds": round(decision.fire_at - now.at, 3)}
+    """Return when the pod is due because of the taint that decides."""
+    return {"deadline": time_text(decision.due_at, now), "dueInSeconds": round(decision.due_at - now.at, 3)}
 
 
 def eviction(pending: Pending, status: Status, process: ProcessState, now: Moment) -> JsonObject:
