@@ -576,9 +576,14 @@ class Adopter:
         for ref in unseen:
             del self._check_at[ref]
         to_check, self._to_check = dict.fromkeys(unseen) | self._to_check | dict.fromkeys(retried), {}
+        # Namespaces without a place in this pass: each write that ends begins another pass, and thousands may wait.
+        full: set[str] = set()
         for number, ref in enumerate(to_check):
             if number % _AT_A_TIME == _AT_A_TIME - 1:
                 await asyncio.sleep(0)
+            if ref.key.namespace in full:
+                self._to_check[ref] = None
+                continue
             carrier, kept = self._carriers.known.get(ref), self._kept.get(ref)
             rests = ref in self._under_way or self._rests_until.get(ref, now) > now
             if carrier is None or not self._returns(carrier.pod):
@@ -588,7 +593,10 @@ class Adopter:
                     self._check_at[ref] = at if at < math.inf else now + _PASS_SECONDS
             elif kept is not None and kept.retry_at > now:
                 pass
-            elif rests or not self._has_place(ref.key.namespace):
+            elif rests:
+                self._to_check[ref] = None
+            elif not self._has_place(ref.key.namespace):
+                full.add(ref.key.namespace)
                 self._to_check[ref] = None
             else:
                 self._under_way[ref] = now
