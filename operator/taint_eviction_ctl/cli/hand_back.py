@@ -40,6 +40,10 @@ _ASK_AGAIN_SECONDS = 1.0
 _READ_SECONDS = 3.0
 _MAX_WINDOWS, _MAX_NAMES = 10, 20
 _MAX_ROUNDS = 5
+_NOTED_AGAIN = (
+    f"its annotation {NOTE_ANNOTATION} was written a moment ago, which is open to whoever may change the pod, or it"
+    " cannot be read"
+)
 
 # A request of a host that was cut off from the network may still arrive for so long.
 _CUT_OFF_MINUTES = 15
@@ -251,7 +255,7 @@ async def _conclude(on: Reached, total: Counter[GivingBack], failed: Mapping[str
     pods, unreadable = await list_marked(on.calls)
     left = [str(pod.pod.ref) for pod in pods if pod.noted]
     for name in left:
-        complain(f"{name} is still adopted: {failed.get(name, 'since a moment ago, or its annotation cannot be read')}")
+        complain(f"{name} is still adopted: {failed.get(name, _NOTED_AGAIN)}")
     unexplained = [str(pod.pod.ref) for pod in pods if not pod.noted]
     if unexplained:
         complain(
