@@ -984,6 +984,18 @@ async def test_a_record_of_a_guard_that_is_off_is_wrong(
     assert (await findings(tmp_path))["guards"]["state"] == "ok"
 
 
+@pytest.mark.parametrize("data", [[None], "text", 7])
+async def test_a_config_map_that_is_malformed_leaves_a_check_out(data: object, at: ClientStage, tmp_path: Path) -> None:
+    """A proxy may answer anything. The other checks are made."""
+    add_replica(at, "one", "n1")
+    body = {"kind": "ConfigMap", "metadata": {"name": NAME, "namespace": NAMESPACE, "resourceVersion": "1"}}
+    text = json.dumps({**body, "data": data})
+    at.server.faults.add(verb="get", resource="configmaps", status=200, message=text, plain_text=True)
+    found = await findings(tmp_path)
+    assert (found["guards"]["state"], found["replicas"]["state"]) == ("unchecked", "wrong")
+    assert "malformed: data is not an object" in found["guards"]["found"]
+
+
 async def test_a_policy_file_that_no_replica_reads_is_wrong(at: ClientStage, tmp_path: Path) -> None:
     """Its rules have no effect."""
     add_state(at, "taint-eviction-policy", **{"policy.yaml": "rules: []"})

@@ -730,7 +730,7 @@ async def _checked(check: str, findings: Awaitable[list[CheckResult]]) -> list[C
         return await findings
     except NotChecked as why:
         return [CheckResult(check, State.UNCHECKED, str(why))]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, Unreadable, ValueError) as error:
         return [CheckResult(check, State.UNCHECKED, f"the API server's answer is malformed: {error}")]
 
 
