@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 from click.testing import CliRunner
 from test_apiserver_pod_proxy import listening
 from tests.stage.controlled import QUICK, Controlled, controlling
@@ -30,6 +31,7 @@ from taint_eviction.cli import cli
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.reporting import pending_pages
+from taint_eviction.reporting.status_document import API_VERSION
 from taint_eviction.settings import ElectionSettings
 
 LEASE = ElectionSettings()
@@ -305,6 +307,24 @@ async def test_a_url_of_another_server_exits_3(code: int, complaint: str) -> Non
         said = await invoked("status", "--server", f"http://127.0.0.1:{port}")
     assert said.code == 3
     assert complaint in said.complaints
+
+
+@pytest.mark.parametrize("differences", [None, 7, "text", [None], [{}]])
+async def test_a_comparison_that_is_malformed_exits_3(differences: object) -> None:
+    """It is the answer of another program."""
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.json_response({"apiVersion": API_VERSION, "kind": "Comparison", "differences": differences})
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        said = await invoked("compare", "--server", f"http://127.0.0.1:{runner.addresses[0][1]}", "-n", "shop")
+    finally:
+        await runner.cleanup()
+    assert said.code == 3
+    assert "this is not the answer of a taint-eviction controller of this version" in said.complaints
 
 
 async def test_an_api_server_that_is_down_exits_3(tmp_path: Path) -> None:

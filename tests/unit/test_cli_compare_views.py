@@ -84,6 +84,15 @@ def test_who_was_first_is_named_as_far_as_it_is_known() -> None:
     ]
 
 
+def test_a_client_may_have_braces_in_its_name() -> None:
+    """Whoever may delete a pod chooses it."""
+    totals = ComparisonTotals(EPOCH)
+    for by in ("{}", "{0.x}"):
+        totals.add(Comparison(ref(), "n1", ComparisonResult.SOMEBODY_ELSE, EPOCH, by=by))
+    said = "2 by another client before either (1 by {}, 1 by {0.x})"
+    assert lines(totals) == [f"in 6 d 2 evictions: {said}"]
+
+
 def test_differences_that_are_not_listed_are_counted() -> None:
     """These differences are older, or in other namespaces."""
     totals = ComparisonTotals(EPOCH)

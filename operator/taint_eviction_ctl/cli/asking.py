@@ -128,7 +128,7 @@ def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
     """Format an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
     try:
         return write(visible_in(document))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unanswered(
             "this is not the answer of a taint-eviction controller of this version; see -o json"
         ) from error

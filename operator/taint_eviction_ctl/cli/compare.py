@@ -12,11 +12,13 @@ from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.reporting.comparisons import MAX_NAMES, JournalComparisons, comparison_fields
 from taint_eviction.reporting.status_document import API_VERSION
-from taint_eviction_ctl.cli.asking import Ask, Document, ask, ask_shadow_flags, put
+from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_shadow_flags, put
 from taint_eviction_ctl.cli.compare_views import comparison_lines
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.history_sources import event_outcomes
+
+_NOT_OURS = "this is not the answer of a taint-eviction controller of this version"
 
 
 @verb()
@@ -76,7 +78,10 @@ async def _unlisted(asking: Ask, document: Document, flags: Mapping[str, Any]) -
     }
     newest = list(marked)[-MAX_NAMES:]
     answer = await asking("/compare", {"pods": ",".join(newest)}) if newest else {"notFollowed": []}
-    unlisted = [{"pod": name, "at": marked[name]} for name in answer["notFollowed"]]
+    try:
+        unlisted = [{"pod": name, "at": marked[name]} for name in answer["notFollowed"]]
+    except (LookupError, TypeError):
+        raise Unanswered(_NOT_OURS) from None
     return {"pods": unlisted, "problem": events.problem or None}
 
 
@@ -97,7 +102,10 @@ def _of_journal(path: Path) -> Document:
 
 def _show(document: Document, flags: Mapping[str, Any]) -> None:
     namespace = "" if flags["all_namespaces"] else flags["namespace"] or ""
-    found = [each for each in document["differences"] if namespace in ("", each["namespace"])]
+    try:
+        found = [each for each in document["differences"] if namespace in ("", each["namespace"])]
+    except (LookupError, TypeError):
+        raise Unanswered(_NOT_OURS) from None
     document["namespace"] = namespace or None
     document["differences"] = found[-flags["limit"] :] if flags["limit"] else []
     if flags["output"] == "table":

@@ -40,7 +40,8 @@ def verdict(document: Mapping[str, Any]) -> str:
         "built_in_only": "{} that it alone did",
         "somebody_else": f"{{}} by another client before either{_writers(document)}",
     }
-    parts = [text.format(results[name]) for name, text in said.items() if results[name]]
+    # Not by ``format``: a client chooses its name, with braces as well.
+    parts = [text.replace("{}", str(results[name]), 1) for name, text in said.items() if results[name]]
     different = any(results[name] for name in _DIFFERENT)
     found = f"{observed} {many(document['compared'], 'eviction')}: {'; '.join(parts)}"
     return click.style(found, fg="yellow" if different else "green")
