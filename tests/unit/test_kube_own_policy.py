@@ -17,7 +17,7 @@ OWN = NamespacedName("kube-system", "controller-1")
 def answer(body: Any = None, refusal: str = "", absent: bool = False) -> ApiAnswer:
     """Return an answer of the API server."""
     if absent:
-        return ApiAnswer(Outcome.ABSENT, 404, None, CallFailed("not found"))
+        return ApiAnswer(Outcome.ABSENT, 404, None, CallFailed("not found", certain=True))
     if refusal:
         return ApiAnswer(Outcome.REFUSED, 422, None, CallFailed(refusal))
     return ApiAnswer(Outcome.DONE, 200, body, None)

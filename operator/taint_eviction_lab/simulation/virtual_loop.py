@@ -55,7 +55,7 @@ class _Turn(asyncio.Handle):
         self._cancelled, self._source_traceback, self._repr = False, None, None
 
 
-class _Timer(asyncio.TimerHandle):
+class _TimedTurn(asyncio.TimerHandle):
     """A callback with its time; see above."""
 
     __slots__ = ()
@@ -73,14 +73,14 @@ class _Instant(float):
     """When a timer runs. A heap compares numbers faster than timers, and leaves them in the same order."""
 
     __slots__ = ("timer",)
-    timer: _Timer
+    timer: _TimedTurn
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """The loop; ``start`` is the time at which it begins. It takes its turns as asyncio's loops do, but never waits."""
 
     # Of asyncio's loop.
-    _ready: deque[_Turn | _Timer]
+    _ready: deque[_Turn | _TimedTurn]
     _stopping: bool
     _timer_cancelled_count: int
 
@@ -113,11 +113,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Run the callback at an instant, or at the thaw of a process that is frozen then."""
-        timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
+        timer = _TimedTurn(when, callback, args, self, copy_context() if context is None else context)
         instant = _Instant(when)
         instant.timer = timer
         heapq.heappush(self._timers, instant)
         return timer
+
+    def _write_to_self(self) -> None:
+        """Wake nobody: the loop never waits. asyncio calls this to end generators that are left alone."""
 
     def _run_once(self) -> None:
         """Take one turn: let time pass if nothing is ready, and run what is ready then."""
