@@ -181,7 +181,7 @@ class Attempts:
         return None if self._may_go_on(record, found.handling, state, now) else Suspended()
 
     def _due(self, record: PodRecord, now: Moment) -> EffectiveTaint | None:
-        """Return how a pod is to be evicted, if it is known and due by what is known now."""
+        """Return how a pod is to be evicted; None if it is not known, or not due now."""
         found = self._reconciler.decide_how(record, now) if self._pods.knows(record) else None
         return found if isinstance(found, EffectiveTaint) and found.decision.fire_at <= now.at else None
 

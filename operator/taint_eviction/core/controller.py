@@ -260,8 +260,8 @@ class Controller:
         self.breaker.count_due(self._queue.due_together())
 
     def tried_in_vain(self) -> int:
-        """Count the pods that were tried in vain while the circuit breaker counts due pods and is closed: it has let
-        them through, and the next leader's need not count them.
+        """Count the pods that were tried in vain, for the breaker of the next leader. This one has let them through if
+        it counts due pods and is closed; otherwise return 0.
         """
         counts = self.breaker.policy.max_due is not None and self.breaker.latch is None
         return self._queue.tried_in_vain() if counts else 0

@@ -139,7 +139,7 @@ class Evict:
 
     @property
     def runs_from_start(self) -> bool:
-        """Whether the pod stays for some time after the taint began: when that was matters only then."""
+        """Whether the pod may stay for some time after the taint began. Only then it matters when that was."""
         return self.due_at > self.deciding.start_at
 
     @property

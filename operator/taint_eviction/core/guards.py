@@ -438,7 +438,7 @@ class Guards(GuardList):
 
     def note(self, now: Moment) -> bool:
         """Note which guards of the cluster block by now; return whether others do than before. The leader asks often.
-        Whatever is due when one ends was blocked by it, and people know of that; not if an open breaker blocks it, too.
+        A guard that ends has blocked what is due then, so people know of that; unless the breaker is open, too.
         """
         blocking = [guard for guard in self._of_cluster if guard.blocks(False, now)]
         others = frozenset(guard.reason for guard in blocking if guard.reason is not WaitReason.BREAKER_OPEN)

@@ -22,10 +22,10 @@ CHUNK_BYTES = 1 << 18
 
 _ITEMS = b'"items":['
 _OPENING = re.compile(rb'\{"[A-Za-z]{1,32}":')
-# How many of the characters that begin or part values JSON may have, also inside of texts. Of an object that the API
-# server can store each byte becomes about one of them at most. 16 MB of nothing else would need 500 MB, and seconds.
+# The most characters that begin or separate values in JSON; those in strings count as well. An object that the API
+# server can store has about one of them per byte at most. Decoding 16 MB of nothing else takes 500 MB, and seconds.
 _MOST_VALUES = 1_750_000
-_PARTING = (b",", b":", b"[", b"{")
+_SEPARATORS = (b",", b":", b"[", b"{")
 # The fields before the items.
 _MOST_HEAD_BYTES = 1 << 16
 # How often the end of one item is searched for before the rest of the list is decoded as a whole.
@@ -43,13 +43,13 @@ class TooLong(ValueError):
 
 
 def decode(text: bytes | bytearray | memoryview) -> Any:
-    """Decode JSON as the API server writes it; raise ``orjson.JSONDecodeError`` for what is no JSON, and ``TooLong`` if
+    """Decode JSON as the API server writes it. Raise ``orjson.JSONDecodeError`` if it is not JSON, and ``TooLong`` if
     it has more values than an object that can be stored.
 
     If it cannot be decoded otherwise, ``managedFields`` are left out: nobody must be able to hide all pods of a node by
     one of them.
     """
-    if len(text) > _MOST_VALUES and sum(map(bytes(text).count, _PARTING)) > _MOST_VALUES:
+    if len(text) > _MOST_VALUES and sum(map(bytes(text).count, _SEPARATORS)) > _MOST_VALUES:
         raise TooLong(f"it has more than {_MOST_VALUES} values")
     try:
         return orjson.loads(text)

@@ -31,7 +31,7 @@ from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
 from taint_eviction.files.json_lists import decode
 from taint_eviction.kopf_shell.kept_fields import is_ending, node_fields, pod_fields
-from taint_eviction.kube.json_fields import version_number
+from taint_eviction.kube.json_fields import parse_version
 
 Kind = Literal["Node", "Pod"]
 
@@ -59,7 +59,7 @@ _BOOKMARK_EVERY = 10
 
 class WatchFilter:
     """The filter of one watch. Remembers 16 bytes of each object that was passed on or known, to recognise it.
-    ``parts``: what is kept of pods. ``went_back``: an event of this stream has a lower version than one before it.
+    ``parts``: what is kept of pods. ``went_back``: an event of this stream has a lower version than an earlier one.
 
     An object that Kopf was shown also ends through Kopf: so the events of an object stay in order, and Kopf forgets it.
     """
@@ -230,7 +230,7 @@ class WatchFilter:
     def _reach(self, version: str) -> None:
         """Note how far the stream has come."""
         self._reached = version
-        number = version_number({"resourceVersion": version})
+        number = parse_version(version)
         if self._furthest is not None and number is not None:
             self.went_back = self.went_back or number < self._furthest
             self._furthest = max(self._furthest, number)

@@ -17,6 +17,7 @@ from taint_eviction.kopf_shell.discovery import Discovery
 from taint_eviction.kopf_shell.endings import error_line, refusal
 from taint_eviction.kopf_shell.responses import TOO_LONG, Filtered, Purpose, RewrittenResponse, purpose_of
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
+from taint_eviction.kube.json_fields import parse_version
 from taint_eviction.runtime.ports import WatchEnded, WatchListener
 
 # The API server writes the type first. Where it does not, an ERROR still ends the watch, with a less exact reason.
@@ -91,7 +92,7 @@ class WatchInterceptor:
     def _report_progress(self) -> None:
         version = self._watch_filter.progress()
         if version is not None:
-            self._report(lambda: self._listener.on_progress(_number(version)))
+            self._report(lambda: self._listener.on_progress(parse_version(version)))
 
     def _report(self, what: Callable[[], None]) -> None:
         if self._muted or self.bug.done():
@@ -186,7 +187,7 @@ class WatchInterceptor:
                 response.keep = self._watch_filter.filter_item
                 response.rewrite = self._note_page
             case Purpose.WATCH:
-                self._watch_filter.begin_stream(_number(request.url.query.get("resourceVersion", "")))
+                self._watch_filter.begin_stream(parse_version(request.url.query.get("resourceVersion")))
                 Filtered.put_before(response, self._filter)
                 self._opened()
 
@@ -234,8 +235,8 @@ class WatchInterceptor:
                 self._brought = True
         passed, endings = self._watch_filter.filter(lines)
         if self._watch_filter.went_back:
-            # An API server sends events in their order. What was known by a version that is too high would hide all
-            # later events, and Kopf would resume from there; so this watch begins again with a list.
+            # The API server sends events in order. A version that was too high would hide all later events, and Kopf
+            # would resume from it. So this watch ends, and the next one begins with a list.
             self.fail(WatchEnded("the versions of its events went back: a proxy, or a restored storage"))
         for event in endings:
             self._report_event(event)
@@ -248,10 +249,6 @@ class WatchInterceptor:
             self.failure = one_line(f"ERROR event {status.get('code')}: {status.get('message')}")
         except (ValueError, KeyError, AttributeError, TypeError):
             self.failure = "an ERROR event that cannot be read"
-
-
-def _number(version: str) -> int | None:
-    return int(version) if version.isdecimal() and version.isascii() and len(version) <= 20 else None
 
 
 def _nothing() -> None:

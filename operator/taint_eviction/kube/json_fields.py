@@ -69,7 +69,11 @@ def time_or_complaint(value: object, path: str, complaints: list[str]) -> float 
 
 def version_number(metadata: Mapping[str, Any]) -> int | None:
     """Return the resourceVersion; None if it is not a number: then no order is known."""
-    version = metadata.get("resourceVersion")
+    return parse_version(metadata.get("resourceVersion"))
+
+
+def parse_version(version: object) -> int | None:
+    """Return a resourceVersion as a number; None if it is not one."""
     if isinstance(version, str) and version.isdecimal() and version.isascii() and len(version) <= 20:
         return int(version)
     return None

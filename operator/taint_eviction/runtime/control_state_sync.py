@@ -305,7 +305,7 @@ class ControlStateSync:
                 logger.warning("pauses that have ended by themselves cannot be removed: %s", failure)
             return
         self._unended.ends()
-        # Whoever wrote an end that had passed, as by a local time, finds no other trace of the pause.
+        # An end may have passed when it was written, for example in local time. Nothing else tells of such a pause.
         some = ", ".join(str(scope) for scope in list(ended)[:_MAX_TOLD])
         more = f" and {len(ended) - _MAX_TOLD} others" if len(ended) > _MAX_TOLD else ""
         logger.info("pauses that have ended were removed: %s%s", some, more)

@@ -100,7 +100,7 @@ class Elector:
         self.leading = False
         self.term = 0
         self.tried_before: TriedBefore | None = None
-        self.tried_in_vain: Callable[[], int] = int
+        self.tried_in_vain: Callable[[], int] = lambda: 0
         self._store = store
         self._clock = clock
         self._settings = settings

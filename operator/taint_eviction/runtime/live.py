@@ -76,7 +76,7 @@ class Live:
         self.changed.set()
 
     def evaluate(self, gate: Gate) -> None:
-        """Let the circuit breaker evaluate the cluster; ``gate``: of this leadership."""
+        """Let the circuit breaker evaluate the cluster; ``gate`` knows this leadership and the one before."""
         now = self.clock.now()
         self._report(self.controller.evaluate(now, gate.term, gate.tried_before), now)
 

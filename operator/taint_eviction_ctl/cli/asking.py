@@ -39,6 +39,9 @@ from taint_eviction_ctl.cli.reaching import TIMEOUT_SECONDS, reaching
 _LATE_RENEWAL_SECONDS = 5.0
 SHADOW_LEASE = "taint-eviction-controller-dry-run"
 
+# What is said of an answer that lacks what this version needs.
+NOT_OURS = "this is not the answer of a taint-eviction controller of this version"
+
 Document = dict[str, Any]
 WrittenT = TypeVar("WrittenT")
 Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
@@ -113,14 +116,14 @@ async def _ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]
 def _document(body: object, where: str) -> Document:
     if isinstance(body, dict) and body.get("apiVersion") == API_VERSION:
         return body
-    raise Unanswered(f"{where}: this is not the answer of a taint-eviction controller of this version")
+    raise Unanswered(f"{where}: {NOT_OURS}")
 
 
 def next_page(page: Document) -> str:
     """Return the token of the next page, "" for none; raise ``Unanswered`` if it is no text."""
     token = page.get("continue") or ""
     if not isinstance(token, str):
-        raise Unanswered("this is not the answer of a taint-eviction controller of this version: continue is no text")
+        raise Unanswered(f"{NOT_OURS}: continue is no text")
     return token
 
 
@@ -129,9 +132,7 @@ def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
     try:
         return write(visible_in(document))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise Unanswered(
-            "this is not the answer of a taint-eviction controller of this version; see -o json"
-        ) from error
+        raise Unanswered(f"{NOT_OURS}; see -o json") from error
 
 
 # At a URL

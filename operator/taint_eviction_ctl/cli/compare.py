@@ -12,13 +12,11 @@ from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.reporting.comparisons import MAX_NAMES, JournalComparisons, comparison_fields
 from taint_eviction.reporting.status_document import API_VERSION
-from taint_eviction_ctl.cli.asking import Ask, Document, Unanswered, ask, ask_shadow_flags, put
+from taint_eviction_ctl.cli.asking import NOT_OURS, Ask, Document, Unanswered, ask, ask_shadow_flags, put
 from taint_eviction_ctl.cli.compare_views import comparison_lines
 from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import verb
 from taint_eviction_ctl.cli.history_sources import event_outcomes
-
-_NOT_OURS = "this is not the answer of a taint-eviction controller of this version"
 
 
 @verb()
@@ -81,7 +79,7 @@ async def _unlisted(asking: Ask, document: Document, flags: Mapping[str, Any]) -
     try:
         unlisted = [{"pod": name, "at": marked[name]} for name in answer["notFollowed"]]
     except (LookupError, TypeError):
-        raise Unanswered(_NOT_OURS) from None
+        raise Unanswered(NOT_OURS) from None
     return {"pods": unlisted, "problem": events.problem or None}
 
 
@@ -105,7 +103,7 @@ def _show(document: Document, flags: Mapping[str, Any]) -> None:
     try:
         found = [each for each in document["differences"] if namespace in ("", each["namespace"])]
     except (LookupError, TypeError):
-        raise Unanswered(_NOT_OURS) from None
+        raise Unanswered(NOT_OURS) from None
     document["namespace"] = namespace or None
     document["differences"] = found[-flags["limit"] :] if flags["limit"] else []
     if flags["output"] == "table":

@@ -41,8 +41,8 @@ _READ_SECONDS = 3.0
 _MAX_WINDOWS, _MAX_NAMES = 10, 20
 _MAX_ROUNDS = 5
 _NOTED_AGAIN = (
-    f"its annotation {NOTE_ANNOTATION} was written a moment ago, which is open to whoever may change the pod, or it"
-    " cannot be read"
+    f"its annotation {NOTE_ANNOTATION} cannot be read, or was written a moment ago; every user who may change the pod"
+    " can write it"
 )
 
 # A request of a host that was cut off from the network may still arrive for so long.

@@ -13,6 +13,7 @@ from taint_eviction.core.sentences import replica_name
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_ctl.cli.asking import (
+    NOT_OURS,
     SHADOW_LEASE,
     Ask,
     Document,
@@ -152,7 +153,7 @@ def _without_echoes(outcomes: list[Document]) -> list[Document]:
     """Leave out what the built-in controller's events say of pods whose outcome at about that time is known.
 
     They name no UID, so the name and the time have to do: of two pods of a name, the second one is marked later.
-    Whoever may create events may have invented thousands of both of one name.
+    A user who may create events can invent thousands of both for one name.
     """
     known: dict[tuple[str, str], list[float]] = {}
     for each in outcomes:
@@ -244,7 +245,7 @@ def _outcomes(page: Document) -> list[Document]:
     is_head = is_head and (lease is None or (isinstance(lease, dict) and "name" in lease))
     if is_head and isinstance(outcomes, list) and all(map(_is_outcome, outcomes)):
         return outcomes
-    raise Unanswered("this is not the answer of a taint-eviction controller of this version")
+    raise Unanswered(NOT_OURS)
 
 
 def _is_outcome(each: object) -> bool:

@@ -14,7 +14,7 @@ from taint_eviction_ctl.failover.wording import Finding
 
 # Object times are whole seconds.
 _SECOND = 1.0
-# Whoever may write a pod may give it thousands.
+# A user who may change a pod can give it thousands.
 _MOST_FINALIZERS = 5
 
 
@@ -147,7 +147,7 @@ def _replacement(case: FailoverCase) -> Iterator[Finding]:
     if owner.kind == "StatefulSet":
         yield wording.replacement_waits_for_name(owner)
         return
-    # Whoever may create pods may have thousands of them that are stuck, and as many that are Pending.
+    # A user who may create pods can have thousands that are stuck, and thousands that are Pending.
     younger = bisect_left(case.siblings, (case.pod.asked_epoch or 0.0) - _SECOND, key=_created)
     if younger < len(case.siblings):
         # The oldest has waited longest.
