@@ -330,6 +330,24 @@ async def test_a_watch_that_does_not_bring_what_a_list_shows_ends(resync_seconds
 
 
 @virtually
+async def test_a_watch_whose_bookmarks_repeat_a_version_ends_where_a_list_shows_more() -> None:
+    """An API server that hears nothing from etcd sends bookmarks on, each with the version that its cache has."""
+    it = Body()
+    it.sees(node(taint()))
+    it.watcher.bookmarks = False
+    async with running(SupervisedWatch(PodsScope("n1"), it.doors(resync_seconds=3600.0)).run()):
+        await until(1)
+        for instant in range(20, 300, 60):
+            at(instant, it.watcher.listeners["pods of n1"].on_progress, it.api.version)
+        at(30, it.api.put, pod())
+        await until(79)
+        assert it.brain.pods.find(ref()) is None
+        await until(90)
+        assert it.brain.pods.find(ref()) is not None
+        assert len(starts(it)) == 2
+
+
+@virtually
 async def test_a_watch_that_brings_what_a_list_shows_a_little_later_goes_on() -> None:
     """The list overtakes the event; an event that tells nothing, as that of a heartbeat, counts as well."""
     it = Body()

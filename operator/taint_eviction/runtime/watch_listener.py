@@ -20,8 +20,9 @@ class ObservingListener:
 
     ``watching`` is set while the watch is known to be up; ``gap`` when it has listed again, because it had a gap.
     ``up_at``: since when it is up, None: it is not, or has not been since it last ended. The task that restarts the
-    watch clears these three. ``brought_at``: when it has last brought anything, a bookmark included, or was started:
-    that a stream opens tells nothing of what happened.
+    watch clears these three. ``brought_at``: when it has last brought anything, a bookmark with a new version included,
+    or was started: that a stream opens tells nothing of what happened, nor does a bookmark that repeats a version, as
+    an API server sends them that hears nothing from etcd.
     """
 
     def __init__(self, scope: WatchScope, live: Live, interpret: Interpret) -> None:
@@ -62,7 +63,8 @@ class ObservingListener:
     def on_progress(self, version: int | None) -> None:
         """Note how far the watch has come; for the watch of nodes the core observes that, too."""
         now = self._clock.now()
-        self.brought_at = now.at
+        if version is None or version != self.seen_version:
+            self.brought_at = now.at
         self.note_seen(version, now.at)
         if isinstance(self._scope, NodesScope):
             self._live.observe(NodesHeard(version), now)
