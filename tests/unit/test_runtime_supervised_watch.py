@@ -288,6 +288,29 @@ async def test_lists_again_every_few_minutes() -> None:
 
 
 @virtually
+@pytest.mark.parametrize("after_gap", [False, True])
+async def test_a_list_that_lacks_what_is_known_is_followed_by_another_one(after_gap: bool) -> None:
+    """An API server, or a proxy, may leave a pod out of one answer; it must not stay for ten minutes for that."""
+    it = Body()
+    left_out = pod(tolerates(1000))
+    it.sees(node(taint()), left_out)
+    async with running(SupervisedWatch(PodsScope("n1"), it.doors(resync_seconds=600.0)).run()):
+        await until(10)
+        it.api.remove(ref().key)
+        if after_gap:
+            it.watcher.end("pods of n1", WatchEnded("410 Gone"))
+        else:
+            it.watcher.listeners["pods of n1"].on_listed()
+        await until(12)
+        assert it.brain.pods.find(ref()) is None
+        it.api.put(left_out)
+        await until(47)
+        assert it.brain.pods.find(ref()) is not None
+        await until(400)
+    assert len(it.api.sent("LIST n1")) == 3
+
+
+@virtually
 async def test_one_failed_periodic_list_does_not_cost_a_healthy_watch() -> None:
     """The API server refuses a single list: the watch goes on, and the list is tried again soon."""
     it = Body()

@@ -202,6 +202,13 @@ class Controller:
         effects = [effect for gone in absent for effect in self._node_gone(gone, now)]
         return effects + self._resume_outages(now)
 
+    def lacks(self, fact: NodesSwept | PodsSwept) -> bool:
+        """Return whether a list lacks an object that is known, and that did not seem to end. Changes nothing."""
+        if isinstance(fact, NodesSwept):
+            return bool(self.nodes.absent(fact))
+        absent = self.pods.absent(fact)
+        return any(not (record.pod.terminating or isinstance(record.state, Deleted)) for record in absent)
+
     def _resume_outages(self, now: Moment) -> list[Event]:
         """Let countdowns continue, now that the watch, or a list, has brought all nodes after a gap."""
         effects: list[Event] = []

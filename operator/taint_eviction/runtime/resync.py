@@ -25,10 +25,14 @@ from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a list says of versions: its own, None if that is no number, and the ``newest`` of its objects', 0: none."""
+    """What a list says of versions: its own, None if that is no number, and the ``newest`` of its objects', 0: none.
+
+    ``lacking``: it lacks an object that is known, and that did not seem to end.
+    """
 
     version: int | None
     newest: int
+    lacking: bool
 
 
 class Resync:
@@ -98,8 +102,7 @@ class Resync:
                 for node in page.objects:
                     self._live.observe(NodeSeen(node, after_gap, asked_at))
                 await asyncio.sleep(0)
-        self._live.observe(NodesSwept(frozenset(present), asked_at, version))
-        return Listed(version, newest)
+        return self._swept(NodesSwept(frozenset(present), asked_at, version), newest)
 
     async def _pods(self, node_name: str | None, *, one_by_one: bool = False) -> Listed:
         asked_at = self._clock.now().at
@@ -115,8 +118,12 @@ class Resync:
                     if one_by_one:
                         await asyncio.sleep(0)
                 await asyncio.sleep(0)
-        self._live.observe(PodsSwept(node_name, frozenset(present), asked_at, version))
-        return Listed(version, newest)
+        return self._swept(PodsSwept(node_name, frozenset(present), asked_at, version), newest)
+
+    def _swept(self, fact: NodesSwept | PodsSwept, newest: int) -> Listed:
+        lacking = self._live.controller.lacks(fact)
+        self._live.observe(fact)
+        return Listed(fact.resource_version, newest, lacking)
 
 
 def _newest(objects: Iterable[Node | Pod], newest: int) -> int:

@@ -32,6 +32,10 @@ _QUIET_SECONDS = 80.0
 _QUIET_NODES_SECONDS = 20.0
 _LATEST_SECONDS = 5.0
 
+# A list that lacks an object that is known is followed by another one after so long: it may have come from an API
+# server, or a proxy, that leaves something out, and what it lacks is not evicted.
+_LACKING_SECONDS = 30.0
+
 # A watch that takes longer to start lets the next one start: hundreds that hang must not delay another by minutes.
 _MAX_START_SECONDS = 0.2
 
@@ -96,7 +100,7 @@ class SupervisedWatch:
                 listed = await self._list_first()
                 self._listener.note_seen(listed.version, asked_at)
                 self.listed.set()
-                await self._watch(listed.version)
+                await self._watch(listed)
             except (CallFailed, WatchEnded) as reason:
                 await self._back_off(reason)
 
@@ -124,10 +128,10 @@ class SupervisedWatch:
             if self.listed.is_set():
                 await self._resync.resync(self.scope)
 
-    async def _watch(self, since: int | None) -> None:
-        tasks = [asyncio.create_task(self._stay_fresh(), name=f"resync {self.scope}")]
+    async def _watch(self, listed: Listed) -> None:
+        tasks = [asyncio.create_task(self._stay_fresh(listed), name=f"resync {self.scope}")]
         try:
-            await self._start(tasks, since)
+            await self._start(tasks, listed.version)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for ended in tasks:
                 if ended.cancelled():  # Not by this task, which cancels it only below.
@@ -156,13 +160,14 @@ class SupervisedWatch:
             finally:
                 up.cancel()
 
-    async def _stay_fresh(self) -> None:
-        """List again every few minutes, when the watch has brought nothing for long, and at once when it had a gap.
+    async def _stay_fresh(self, listed: Listed) -> None:
+        """List again every few minutes, sooner when a list lacks what is known or the watch has brought nothing for
+        long, and at once when it had a gap.
 
         Raise ``WatchEnded`` if the watch does not bring what a list shows.
         """
         began_at = tried_at = self._clock.now().at
-        next_at, after_gap = tried_at + self._resync_pause(), False
+        next_at, after_gap = tried_at + self._resync_pause(listed), False
         quiet_seconds = _QUIET_NODES_SECONDS if isinstance(self.scope, NodesScope) else _QUIET_SECONDS
         while True:
             quiet_at = max(tried_at, self._listener.brought_at) + quiet_seconds
@@ -186,7 +191,7 @@ class SupervisedWatch:
             if seen_version is not None and listed.version is not None and listed.version < seen_version:
                 # The watch may have begun at a version that is still to come, and would bring nothing until then.
                 raise WatchEnded("a list has a lower version than it: a proxy, or a restored storage")
-            next_at, after_gap = self._clock.now().at + self._resync_pause(), False
+            next_at, after_gap = self._clock.now().at + self._resync_pause(listed), False
             is_quiet = tried_at >= max(began_at, brought_at) + _QUIET_SECONDS
             if is_quiet and not self._listener.has_seen(listed.newest):
                 await self._expect_more(since=tried_at)
@@ -197,8 +202,9 @@ class SupervisedWatch:
             silence = f"it has brought nothing for {self._clock.now().at - self._listener.brought_at:.0f} s"
             raise WatchEnded(f"{silence}, and a list shows changes: a proxy may keep back what it sends")
 
-    def _resync_pause(self) -> float:
-        return self._settings.resync_seconds * self._rng.uniform(0.9, 1.1)
+    def _resync_pause(self, listed: Listed) -> float:
+        seconds = self._settings.resync_seconds
+        return (min(seconds, _LACKING_SECONDS) if listed.lacking else seconds) * self._rng.uniform(0.9, 1.1)
 
     async def _back_off(self, reason: Exception) -> None:
         settings = self._settings
