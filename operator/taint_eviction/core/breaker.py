@@ -86,6 +86,8 @@ class Breaker:
         self._evicting: dict[str, set[Taint]] = {}
         # Undated taints from before this process started, with the time of their manager's last write.
         self._found: dict[str, dict[Taint, float]] = {}
+        # The latest time at which one of these began, as far as this process knows.
+        self._found_at = -math.inf
         # Whether something may have raised a count or a share since the last evaluation.
         self._dirty = False
         self.unready = UnreadyNodes(policy)
@@ -124,6 +126,7 @@ class Breaker:
         undated = {taint: since.start_at for taint, since in taints.items() if taint.time_added is None}
         if undated:
             self._found[name] = undated
+            self._found_at = max(self._found_at, *undated.values())
 
     def listed(self, fact: PodsSwept) -> list[str]:
         """Note the end of a list of pods, a node's or of all bound ones; return the nodes whose first list it is."""
@@ -149,6 +152,10 @@ class Breaker:
     def know(self, pods: int) -> None:
         """Note that a person knows of so many due pods at least."""
         self._known_due = max(self._known_due, pods)
+
+    def old_until(self, epoch: float, now: Moment) -> float:
+        """Return up to which instant taints may have begun by ``epoch``: undated ones have only a later first sight."""
+        return max(now.instant_of(epoch), self._found_at)
 
     def too_many_due(self, due: int) -> bool:
         """Return whether so many due pods are more than it allows, beside those of which a person knows."""

@@ -291,7 +291,7 @@ class Controller:
             # The person who reset it knew what was due then; a new process has no other sign of that.
             self.breaker.know(self._queue.due_together_by(self.breaker.acknowledged_at(now)))
             if tried_before is not None:
-                due_before = self._queue.due_together_by(now.instant_of(tried_before.epoch))
+                due_before = self._queue.due_together_by(self.breaker.old_until(tried_before.epoch, now))
                 self.breaker.know(min(tried_before.pods, due_before))
         effects = self.guards.evaluate(self.nodes.known, due, now, evictions)
         if is_new or changed or effects:
