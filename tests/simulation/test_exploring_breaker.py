@@ -68,6 +68,27 @@ timeline:
 until: 60
 expect: {}
 """
+# The breaker closes by itself at 41, and cannot write that for 6 s. The budget keeps web-1 from then on.
+CLOSING_REFUSED = """
+about: A breaker that has closed, and could not write it, has let a pod run out of patience with its budget.
+settings: {evictionMode: evict-then-delete, evictTimeout: 10, breaker: {window: 5, closesByItself: true}}
+given:
+  nodes: ["node-{1..3}"]
+  pods:
+    - {name: web-1, nodeName: node-1, labels: {app: web}, tolerations: [maintenance for 10]}
+    - {name: web-2, nodeName: node-2}
+    - {name: web-3, nodeName: node-3, tolerations: [maintenance for 30]}
+  budgets: [{name: web, selector: {app: web}, maxUnavailable: 0}]
+timeline:
+  - {at: 3, taint: "node-3 maintenance=now:NoExecute"}
+  - {at: 4, taint: "node-2 maintenance=now:NoExecute"}
+  - {at: 6, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 18, restart: {after: 1}}
+  - {at: 33, refuse: {call: writeControlState, status: 429, for: 14}}
+  - {at: 48, untaint: node-2}
+until: 80
+expect: {}
+"""
 
 
 def closings_and_rules(text: str) -> tuple[list[int], list[str]]:
@@ -107,3 +128,10 @@ def test_a_node_does_not_count_for_a_pod_that_came_after_its_taint() -> None:
     result = play_scenario(read_scenario(CAME_LATER, "breaker"))
     evicted = [entry.subject for entry in result.timeline if entry.what is What.EVICTED]
     assert (evicted, result.violations) == (["default/web-1", "default/web-2", "default/web-3"], ())
+
+
+def test_patience_goes_on_while_the_closing_of_a_breaker_cannot_be_written() -> None:
+    """The latch that the process still reads is old news to it, as it has closed the breaker."""
+    result = play_scenario(read_scenario(CLOSING_REFUSED, "breaker"))
+    evicted = [(round(entry.at), entry.subject) for entry in result.timeline if entry.what is What.EVICTED]
+    assert (evicted, result.violations) == ([(42, "default/web-2"), (42, "default/web-3"), (52, "default/web-1")], ())

@@ -43,7 +43,7 @@ class _ControlStateRead:
     ``lost``: what it knew of an object that was deleted, until it has written that again, so since ``written_at``.
     ``lost_before``: the same, before it seemed to be written: people may have ordered the same in an object of theirs.
     ``recreated``: the last answer was an object that others have created since. ``causes``: what still kept the breaker
-    open when each of its writes was sent.
+    open when each of its writes was sent. ``latched_after``: it knew the latch only after that.
     """
 
     control_state: ControlState | None = None
@@ -55,6 +55,7 @@ class _ControlStateRead:
     answered_at: float = -NEVER
     known_at: float = NEVER
     latch: Latch | None = None
+    latched_after: float = -NEVER
     reset_epoch: float = -NEVER
     hindered_at: float = -NEVER
     under_way: dict[int, float] = field(default_factory=dict)
@@ -159,7 +160,7 @@ class SuspensionJudge:
                 read.known_at = min(read.known_at, trace.at)
                 self._take_control_state(read, trace.body, sent_at)
                 read.so_at = read.so[trace.number]
-                known, answered_at = read.control_state or ControlState(), read.answered_at
+                known = read.control_state or ControlState()
                 self._take_latch(read, known, trace)
                 read.answered_at = trace.at
                 # A pause by labels counts where a process knows them: if they have always been such.
@@ -168,8 +169,8 @@ class SuspensionJudge:
                     lambda *of: _paused(known, of[0], of[1], trace.at, self._labels(of[0], -NEVER)) is not None,
                 )
                 if read.latch is not None:
-                    # The process may have closed the breaker since the previous answer, and not written that yet.
-                    until = answered_at if self._settings.breaker.closes_by_itself else NEVER
+                    # The process may have closed the breaker since it knew of the latch, and not written that yet.
+                    until = read.latched_after if self._settings.breaker.closes_by_itself else NEVER
                     self._handling.interrupt(trace.process, lambda *_: True, until)
 
     def _take_control_state(self, read: _ControlStateRead, answer: ControlState | None, sent_at: float) -> None:
@@ -202,6 +203,8 @@ class SuspensionJudge:
         if by_a_person or (read.latch is not None and reset >= read.latch.since_epoch - TICK):
             read.latch = None
         if control_state.latch is not None:
+            if control_state.latch != read.latch:
+                read.latched_after = read.answered_at
             read.latch = control_state.latch
 
     def _check_written(self, trace: Trace, read: _ControlStateRead) -> None:
@@ -216,7 +219,7 @@ class SuspensionJudge:
         if read.lost is not None and all(each in there or _has_ended(merged[each], trace.at) for each in merged):
             read.written_at = trace.at
         if after.latch is not None and before.latch is None:
-            read.latch = after.latch
+            read.latch, read.latched_after = after.latch, trace.at
             self._surges.check_opened(trace, after.latch)
         if after.latch is None and before.latch is not None and after.reset_epoch != before.reset_epoch:
             if cause := read.causes.get(trace.number, ""):
