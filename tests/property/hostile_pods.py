@@ -99,6 +99,12 @@ HOSTILE: dict[str, Callable[[int], Body]] = {
     "tolerations of a value each": _tolerating(
         lambda n: {"key": "maintenance", "value": f"v{n}", "effect": "NoExecute", "tolerationSeconds": n}, 90
     ),
+    "tolerations of everything for seconds each": _tolerating(
+        lambda n: {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1000 + n}, 65
+    ),
     "tolerations of another effect": _tolerating(lambda n: {"key": f"k{n}", "effect": "NoSchedule"}, 40),
     "tolerations of numbers": _tolerating(lambda n: {"key": "maintenance", "operator": "Gt", "value": str(n)}, 55),
+    "tolerations of smaller numbers": _tolerating(
+        lambda n: {"key": "maintenance", "operator": "Lt", "value": str(-n), "effect": "NoExecute"}, 75
+    ),
 }

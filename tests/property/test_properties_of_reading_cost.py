@@ -10,10 +10,10 @@ import orjson
 import pytest
 from tests.property.hostile_pods import HOSTILE, MOST_BYTES
 
-from taint_eviction.core.decision import DecisionPolicy, SeenTaint, judge
+from taint_eviction.core.decision import Ceiling, DecisionPolicy, SeenTaint, judge
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.matching import discouraging, matching, repelling
-from taint_eviction.core.objects import NO_EXECUTE, Taint
+from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
 from taint_eviction.kube.answers import read_refusal, refusal_text
@@ -75,19 +75,26 @@ def test_a_decision_on_a_pod_of_the_most_bytes_costs_as_much_as_reading_it(kind:
     assert times_as_much(lambda: list(matching(tolerations, which)), lambda: orjson.loads(whole)) < MOST
 
 
+@pytest.mark.parametrize(("value", "ceiling"), [("now", None), ("5", Ceiling("short", 60))], ids=["plain", "ceiling"])
 @pytest.mark.parametrize("kind", [kind for kind in HOSTILE if "tolerations" in kind])
-def test_deciding_on_a_pod_of_the_most_bytes_costs_a_small_part_of_reading_it(kind: str) -> None:
-    """A change of a node decides on all its pods at once. So does an explanation, as often as somebody asks for it."""
+def test_deciding_on_a_pod_of_the_most_bytes_costs_a_small_part_of_reading_it(
+    kind: str, value: str, ceiling: Ceiling | None
+) -> None:
+    """A change of a node decides on all its pods at once. So does an explanation, as often as somebody asks for it.
+
+    Under a ceiling, all tolerations may have the same seconds.
+    """
     body = HOSTILE[kind](MOST_BYTES)
     whole = orjson.dumps(body)
     tolerations = read_pod(body, PARTS["the parts of default flags"]).value.tolerations
-    which, since = Taint("maintenance", NO_EXECUTE, "now"), Sighting(5.0, TimeSource.FIRST_SIGHT, None)
+    which, since = Taint("maintenance", NO_EXECUTE, value), Sighting(5.0, TimeSource.FIRST_SIGHT, None)
+    others = [Taint("maintenance", effect, value) for effect in (NO_SCHEDULE, PREFER_NO_SCHEDULE)]
 
     def decide_often() -> None:
         for _ in range(10):
-            judge(tolerations, SeenTaint(which, since), since, DecisionPolicy())
-            repelling(tolerations, [which])
-            discouraging(tolerations, [which])
+            judge(tolerations, SeenTaint(which, since), since, DecisionPolicy(), ceiling)
+            repelling(tolerations, [which, *others])
+            discouraging(tolerations, [which, *others])
 
     assert times_as_much(decide_often, lambda: orjson.loads(whole)) < MOST
 

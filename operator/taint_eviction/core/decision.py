@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, TRUNCATION_SECONDS, Sighting, TimeSource
@@ -23,6 +24,10 @@ from taint_eviction.core.objects import (
     Taint,
     Toleration,
 )
+
+# Of so many later tolerations that match, one is named whose seconds are others. Nothing is decided by it, and with a
+# ceiling a hundred thousand in one pod may have the same.
+_MOST_LATER = 16
 
 
 class StayReason(Enum):
@@ -236,7 +241,8 @@ def judge(
 
     found = matching(tolerations, seen.taint)
     first = next(found, None)
-    overruled = None if first is None else next((other for other in found if spans(other) != spans(first)), None)
+    later = islice(found, _MOST_LATER)
+    overruled = None if first is None else next((other for other in later if spans(other) != spans(first)), None)
     default_seconds = policy.default_seconds(seen.taint.key) if first is None else None
     by_default = default_seconds is not None
     if by_default:

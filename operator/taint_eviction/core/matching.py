@@ -14,6 +14,7 @@ from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHED
 # A canonical decimal: no leading zeros, no plus sign, no minus zero.
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_LONGEST_INTEGER = len(str(_INT64_MIN))
 
 
 class SearchableTolerations(Sequence[Toleration]):
@@ -84,7 +85,7 @@ def _value_matches(toleration: Toleration, taint: Taint) -> bool:
 
 def canonical_int64(text: str) -> int | None:
     """Parse a canonical decimal int64 (no leading zeros, no ``+``); None for anything else."""
-    if len(text) > len(str(_INT64_MIN)) or not _CANONICAL_INTEGER.fullmatch(text):
+    if len(text) > _LONGEST_INTEGER or not _CANONICAL_INTEGER.fullmatch(text):
         return None
     number = int(text)
     return number if _INT64_MIN <= number <= _INT64_MAX else None

@@ -162,13 +162,13 @@ class LongTolerations(SearchableTolerations):
     ``raw`` must have been checked: each is an object, its texts are strings or null, its seconds an integer or null.
     """
 
-    __slots__ = ("__weakref__", "_index", "_length", "_parts", "_seconds")
+    __slots__ = ("__weakref__", "_index", "_length", "_numbers", "_parts", "_seconds")
 
     def __init__(self, raw: list[_Toleration]) -> None:
         parts = [raw[at : at + _PART] for at in range(0, len(raw), _PART)]
         self._length = len(raw)
         self._parts = tuple(zlib.compress(orjson.dumps(part), _COMPRESSION) for part in parts)
-        self._index = _indexed(raw)
+        self._index, self._numbers = _indexed(raw)
         # What counts instead of the seconds in the parts, by position.
         self._seconds: Mapping[int, int] = {}
 
@@ -199,18 +199,36 @@ class LongTolerations(SearchableTolerations):
 
     def about(self, taint: Taint) -> Iterator[tuple[int, Toleration]]:
         """Yield, in order, all that may match this taint, with their positions; of equal ones the first."""
+        number = canonical_int64(taint.value) if self._numbers else None
+        places: list[Iterator[int]] = []
+        for effect in ("", taint.effect):
+            kind = effect, taint.key
+            places += map(self._places, ((effect, ""), kind, (*kind, taint.value)))
+            if number is not None:
+                places += [self._comparing((*kind, operator, ""), number) for operator in _COMPARING]
         read, part = -1, list[_Toleration]()
-        for place in merge(*map(self._places, _kinds_for(taint))):
+        for place in merge(*places):
             at, offset = divmod(place, _PART)
             if at != read:
                 read, part = at, self._part(at)
             yield place, self._toleration(place, part[offset])
 
-    def _places(self, kind: int) -> Iterator[int]:
+    def _entries(self, kind: tuple[str, ...]) -> range:
+        hashed = hash(kind) & _KINDS
+        return range(bisect_left(self._index, hashed), bisect_right(self._index, hashed | _PLACES))
+
+    def _places(self, kind: tuple[str, ...]) -> Iterator[int]:
         """Yield the places of one kind; most callers need the first one or two."""
         index = self._index
-        for at in range(bisect_left(index, kind), bisect_right(index, kind | _PLACES)):
+        for at in self._entries(kind):
             yield index[at] & _PLACES
+
+    def _comparing(self, kind: tuple[str, ...], number: int) -> Iterator[int]:
+        """Yield the places of one kind whose numbers this one exceeds (Gt), or is below (Lt)."""
+        index, numbers, exceeds = self._index, self._numbers, kind[2] == "Gt"
+        for at in self._entries(kind):
+            if numbers[at] < number if exceeds else numbers[at] > number:
+                yield index[at] & _PLACES
 
     def equal_to(self, wanted: Collection[Toleration]) -> Iterator[tuple[int, Toleration, int | None]]:
         """Yield, in their order, the position of each that is one of these but for its seconds, that one, and them."""
@@ -240,45 +258,47 @@ class LongTolerations(SearchableTolerations):
 # An entry of an index: in its upper half a hash of the taints that a toleration may match, below it its place.
 _PLACES = (1 << 32) - 1
 _KINDS = _PLACES << 32
-_COMPARING = frozenset({"Gt", "Lt"})
+_COMPARING = ("Gt", "Lt")
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
-def _indexed(raw: list[_Toleration]) -> "array[int]":
-    """Return an index of the tolerations, sorted. Of those with equal texts and seconds it has the first: a tenant may
-    write a hundred thousand that differ in nothing that counts.
+def _indexed(raw: list[_Toleration]) -> tuple["array[int]", "array[int]"]:
+    """Return an index of the tolerations, sorted; and the numbers of its entries, if any compares numbers (Gt, Lt).
+
+    Of those with equal texts and seconds it has the first: a tenant may write a hundred thousand that differ in nothing
+    that counts.
     """
-    found = sorted(
-        [
-            (
-                hash(each.get("key") or "")
-                if (operator := each.get("operator") or "") == "Exists"
-                else hash((each.get("key") or "", None if operator in _COMPARING else each.get("value") or ""))
-            )
-            & _KINDS
-            | place
-            for place, each in enumerate(raw)
-        ]
-    )
+    found = sorted([hash(_kind_of(each)) & _KINDS | place for place, each in enumerate(raw)])
     how_many = Counter([each >> 32 for each in found])
     wholes: set[tuple[Any, ...]] = set()
 
     def is_first(place: int) -> bool:
         """Return whether no toleration before this one is equal to it; to be asked in their order."""
         each, known = raw[place], len(wholes)
-        wholes.add((*_texts(each), counted_seconds(each.get("tolerationSeconds"))))
+        seconds = each.get("tolerationSeconds")
+        wholes.add((_texts(each), seconds if seconds is None else counted_seconds(seconds)))
         return len(wholes) > known
 
-    return array("Q", [each for each in found if how_many[each >> 32] == 1 or is_first(each & _PLACES)])
+    index = array("Q", [each for each in found if how_many[each >> 32] == 1 or is_first(each & _PLACES)])
+    if not any(each.get("operator") in _COMPARING for each in raw):
+        return index, array("q")
+    return index, array("q", [_number_in(raw[each & _PLACES]) for each in index])
 
 
-def _kinds_for(taint: Taint) -> set[int]:
-    """Return the kinds of tolerations that may match a taint: of its key and value, of its key, of every key, and of
-    its key and other numbers if its value is one.
-    """
-    kinds: list[object] = [(taint.key, taint.value), taint.key, ""]
-    if canonical_int64(taint.value) is not None:
-        kinds.append((taint.key, None))
-    return {hash(kind) & _KINDS for kind in kinds}
+def _kind_of(each: _Toleration) -> tuple[str, ...]:
+    """Return the kind of the taints that a toleration may match: by effect and key, and by value or operator."""
+    get = each.get
+    if (operator := get("operator") or "") == "Exists":
+        return get("effect") or "", get("key") or ""
+    if operator in _COMPARING:
+        return get("effect") or "", get("key") or "", operator, ""
+    return get("effect") or "", get("key") or "", get("value") or ""
+
+
+def _number_in(each: _Toleration) -> int:
+    """Return the number of a toleration that compares; in place of none, one that no other exceeds, or is below."""
+    number = canonical_int64(each.get("value") or "")
+    return number if number is not None else _LEAST if each.get("operator") == "Lt" else _MOST
 
 
 def _texts(raw: _Toleration) -> tuple[str, str, str, str]:
