@@ -441,3 +441,23 @@ async def test_the_next_leader_learns_how_many_pods_the_one_before_had_tried_in_
         assert b.acts
         assert b.elector.tried_before == TriedBefore(30, renewed_epoch)
         assert lease.record.tried_in_vain == 0
+
+
+@virtually
+async def test_a_leader_that_ends_before_it_renews_passes_on_what_the_one_before_had_tried() -> None:
+    """With its first write it has tried nothing yet; from the first renewal on its own number counts."""
+    lease = Lease()
+    a, b, c = Candidate(lease), Candidate(lease, "b"), Candidate(lease, "c")
+    a.elector.tried_in_vain = lambda: 30
+    async with a.standing():
+        await until(3)
+    await a.elector.release()
+    async with b.standing():
+        await until(4)
+        assert lease.record is not None
+        assert (b.acts, lease.record.tried_in_vain) == (True, 30)
+    await b.elector.release()
+    async with c.standing():
+        await until(10)
+        assert c.elector.tried_before is not None
+        assert (c.elector.tried_before.pods, lease.record.tried_in_vain) == (30, 0)

@@ -50,7 +50,9 @@ class TaintSurge:
 
 
 class TriedBefore(NamedTuple):
-    """How many pods a former leader had tried to evict in vain by ``epoch``, of those that count as due together."""
+    """How many pods a former leader had tried to evict in vain by ``epoch``, or let through for another reason, of
+    those that count as due together.
+    """
 
     pods: int
     epoch: float

@@ -267,11 +267,14 @@ class Controller:
         self.breaker.count_due(self._queue.due_together())
 
     def tried_in_vain(self) -> int:
-        """Count the pods that were tried in vain, for the breaker of the next leader. This one has let them through if
-        it counts due pods and is closed; otherwise return 0.
+        """Count the due pods that the breaker of the next leader need not count: they were tried in vain, people know
+        of them, or their owners have changed them. This one lets them through if it counts due pods and is closed;
+        otherwise return 0.
         """
-        counts = self.breaker.policy.max_due is not None and self.breaker.latch is None
-        return self._queue.tried_in_vain() if counts else 0
+        if self.breaker.policy.max_due is None or self.breaker.latch is not None:
+            return 0
+        known = min(self.breaker.known_due, self._queue.due_together())
+        return self._queue.tried_in_vain() + int(known)
 
     def evaluate(self, now: Moment, term: int = 0, tried_before: TriedBefore | None = None) -> list[Event]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.

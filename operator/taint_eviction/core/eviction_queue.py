@@ -371,15 +371,19 @@ class EvictionQueue:
         )
 
     def tried_in_vain(self) -> int:
-        """Count those that will be tried again, and that ``due_together`` would count in another process; looks at each
-        pod.
+        """Count those that ``due_together`` leaves out and would count in another process: they are being tried, will
+        be again, or were changed by their owners since. Looks at each pod.
         """
-        states = [record.state for record in self._pods.known.values()]
-        schedules = [state.schedule for state in states if isinstance(state, _TRIED_AGAIN)]
-        return sum(
-            each.retry and not (each.came_later or each.flow.bypasses_limits or self._is_blocked(each.flow))
-            for each in schedules
-        )
+        return sum(map(self._counts_elsewhere, self._pods.known.values()))
+
+    def _counts_elsewhere(self, record: PodRecord) -> bool:
+        state, decision = record.state, record.decision
+        if decision is None or not isinstance(state, _COUNTED | _TRIED_AGAIN | InFlight):
+            return False
+        left_out = isinstance(state, InFlight) or state.schedule.retry or state.schedule.came_later
+        flow = state.schedule.flow
+        # That a pod was bound later can be read from its dates; that its owner has changed it, only seen.
+        return left_out and not (decision.deciding.came_later or flow.bypasses_limits or self._is_blocked(flow))
 
     def next_at(self, now: float, retries: bool, stopped: bool, only_bypassing: bool = False) -> float | None:
         """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.

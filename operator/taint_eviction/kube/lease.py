@@ -17,7 +17,7 @@ _GROUP = "coordination.k8s.io/v1"
 _MAX_TRANSITIONS = 2**31 - 1
 # The API bounds no holderIdentity. One of this controller is the name of a host, with 37 characters more.
 _MAX_HOLDER = 300
-# How many pods the holder has tried to evict in vain.
+# How many due pods the breaker of the next holder need not count.
 _IN_VAIN = "taint-eviction/tried-in-vain"
 _MAX_DIGITS = 9
 

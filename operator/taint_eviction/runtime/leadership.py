@@ -43,7 +43,8 @@ class LeaseRecord:
     """A Lease. ``holder`` is "" if it has no holder; times are Unix times by the API server's clock.
 
     ``version`` is the resourceVersion to swap against, "" for a lease that does not exist yet. ``tried_in_vain``: how
-    many pods its holder had tried to evict in vain when it was last renewed, for the next one's circuit breaker.
+    many pods its holder had tried to evict in vain when it was last renewed, or let through for another reason although
+    they were due, for the next one's circuit breaker.
     """
 
     holder: str
@@ -89,7 +90,7 @@ class Elector:
     """One candidate; a ``Gate``.
 
     ``term`` counts how often another holder was seen: a leader that renews late, and finds nobody else, leads on.
-    ``tried_in_vain`` returns how many pods this process has tried to evict in vain; ``tried_before``: the same of the
+    ``tried_in_vain`` returns how many such pods (``LeaseRecord``) this process has; ``tried_before``: the same of the
     holder before this process, when that last renewed the Lease; None: there was none.
     """
 
@@ -261,6 +262,8 @@ class Elector:
         if before is not None and before.holder == self.identity:
             return replace(before, duration_seconds=duration, renewed_epoch=now.server_epoch, tried_in_vain=in_vain)
         transitions, version = (0, "") if before is None else (before.transitions + 1, before.version)
+        if before is not None:
+            in_vain = max(in_vain, before.tried_in_vain)  # It has tried none yet, and may end before it renews.
         return LeaseRecord(self.identity, duration, now.server_epoch, now.server_epoch, transitions, version, in_vain)
 
     def _note(self, record: LeaseRecord) -> None:
