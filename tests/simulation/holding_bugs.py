@@ -226,9 +226,9 @@ def pauses_go_by_first_labels(patch: pytest.MonkeyPatch) -> None:
     first: dict[tuple[int, str], Mapping[str, str]] = {}
 
     def selected(self: _Grounds, node_name: str) -> Mapping[PauseScope, Pause]:
-        if (labels := self.labels_of(node_name)) is None:
+        if (node := self.nodes.get(node_name)) is None:
             return {}
-        labels = first.setdefault((id(self), node_name), labels)
+        labels = first.setdefault((id(self), node_name), node.live_node.labels)
         pauses = self.ordered.pauses().items()
         return {scope: pause for scope, pause in pauses if scope.kind == "selector" and scope.selects(labels)}
 

@@ -85,7 +85,8 @@ def test_a_pause_by_a_selector_holds_the_nodes_that_have_the_labels() -> None:
     labels = {"n1": {"pool": "gpu", "rack": "r1"}, "n2": {"pool": "web"}}
     short, long = Pause(epoch(1), "short", epoch(50)), Pause(epoch(1), "long", epoch(90))
     state = ControlState(nodes={"n1": WHY}, selectors={"pool=gpu": short, "rack": long, "pool!=web": short})
-    it = guards_of(state, EvictionPolicy(), labels.get)
+    nodes = {name: KnownNode(replace(node(name=name), labels=each), 0.0) for name, each in labels.items()}
+    it = guards_of(state, EvictionPolicy(), nodes)
     on_gpu = FlowKey("n1", "shop", "")
     assert it.blocking_flow(on_gpu) is WaitReason.SELECTOR_PAUSED
     guard = it.of(WaitReason.SELECTOR_PAUSED)

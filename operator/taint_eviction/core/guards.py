@@ -58,20 +58,17 @@ class WaitReason(Enum):
         return self in (WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.ORDERS_UNKNOWN)
 
 
-# Returns the labels of a node, None if the node is not known.
-LabelsOf = Callable[[str], Mapping[str, str] | None]
-
 # For so many nodes it is remembered which pauses select them.
 _MAX_SELECTED = 20_000
 
 
 @dataclass(slots=True)
 class _Grounds:
-    """What guards go by. ``control_state`` None: it has not been read yet. ``paused_rules``: their names."""
+    """What guards go by: what people have ordered (None: it has not been read yet), the nodes by name, the policy."""
 
     control_state: ControlState | None
-    labels_of: LabelsOf
-    paused_rules: frozenset[str] = frozenset()
+    nodes: Mapping[str, KnownNode]
+    policy: EvictionPolicy
     # By node: the labels that were looked at, and the pauses that select these.
     selecting: dict[str, tuple[Mapping[str, str], Mapping[PauseScope, Pause]]] = field(default_factory=dict)
 
@@ -82,11 +79,10 @@ class _Grounds:
 
     def selected_by(self, node_name: str) -> Mapping[PauseScope, Pause]:
         """Return the pauses that select a node by its labels."""
-        selectors = self.ordered.selectors
-        labels = self.labels_of(node_name) if selectors else None
-        if labels is None:
+        selectors, node = self.ordered.selectors, self.nodes.get(node_name)
+        if not selectors or node is None:
             return {}
-        known = self.selecting.get(node_name)
+        labels, known = node.live_node.labels, self.selecting.get(node_name)
         if known is None or known[0] is not labels:
             scopes = (PauseScope("selector", text) for text in selectors)
             known = labels, {scope: selectors[scope.name] for scope in scopes if scope.selects(labels)}
@@ -191,7 +187,7 @@ class _RulePaused(FlowGuard):
         return f"rule {flow.rule}"
 
     def blocks(self, flow: FlowKey) -> bool:
-        return flow.rule in self._grounds.paused_rules
+        return flow.rule != "" and any(rule.pause and rule.name == flow.rule for rule in self._grounds.policy.rules)
 
 
 class _SelectorPaused(FlowGuard):
@@ -327,13 +323,9 @@ class GuardList:
         return [guard for guard in blocking if not (guard.says(flow, then) or Pause()).has_ended(then.server_epoch)]
 
 
-def guards_of(control_state: ControlState, policy: EvictionPolicy, labels_of: LabelsOf) -> GuardList:
-    """Return the guards of a cluster with this control state and policy, for a plan."""
-    return GuardList(_Grounds(control_state, labels_of, _paused_rules(policy)))
-
-
-def _paused_rules(policy: EvictionPolicy) -> frozenset[str]:
-    return frozenset(rule.name for rule in policy.rules if rule.pause)
+def guards_of(control_state: ControlState, policy: EvictionPolicy, nodes: Mapping[str, KnownNode]) -> GuardList:
+    """Return the guards of a cluster with this control state, policy and nodes, for a plan."""
+    return GuardList(_Grounds(control_state, nodes, policy))
 
 
 class Guards(GuardList):
@@ -344,7 +336,7 @@ class Guards(GuardList):
     ) -> None:
         self._breaker = breaker
         self._nodes = nodes
-        super().__init__(_LiveGrounds(control_state, nodes.labels_of, breaker=breaker))
+        super().__init__(_LiveGrounds(control_state, nodes.known, policy, breaker=breaker))
         # Which guards of the cluster, the breaker apart, were blocking when that was last noted.
         self._noted: frozenset[WaitReason] = frozenset()
         self._cluster_blocked, self._pauses_blocked, self._rules_blocked = (_BlockedSpans() for _ in range(3))
@@ -355,7 +347,7 @@ class Guards(GuardList):
     def supposing(self, change: Callable[[ControlState], ControlState]) -> GuardList:
         """Return the guards as they would be if people changed the control state so; its latch is the breaker's."""
         after = self.control_state and change(replace(self.control_state, latch=self._grounds.latch))
-        return GuardList(_Grounds(after, self._nodes.labels_of, self._grounds.paused_rules))
+        return GuardList(_Grounds(after, self._nodes.known, self._grounds.policy))
 
     def blocked_by(self, flow: FlowKey, since: float, now: float) -> tuple[str, ...]:
         """Return what has blocked a flow since an instant, who ordered it and why, as far as this process knows."""
@@ -388,11 +380,10 @@ class Guards(GuardList):
         return self._grounds.control_state
 
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
-        """Apply another policy's rules."""
-        self._grounds.paused_rules = _paused_rules(policy)
-        self._rules_blocked.note(
-            {rule: _Blocked(now, math.inf, f"rule {rule}") for rule in self._grounds.paused_rules}, now
-        )
+        """Apply another policy."""
+        self._grounds.policy = policy
+        paused = [rule.name for rule in policy.rules if rule.pause]
+        self._rules_blocked.note({rule: _Blocked(now, math.inf, f"rule {rule}") for rule in paused}, now)
 
     def pauses(self) -> dict[str, float]:
         """Count the pauses in force by their scope, as metrics name it: whole, selector, node, namespace."""

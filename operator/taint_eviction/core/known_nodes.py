@@ -10,7 +10,7 @@ both.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from taint_eviction.core.decision import SeenTaint
@@ -92,11 +92,6 @@ class KnownNodes:
         """Return a node's NoExecute taints; None if the node is not known."""
         known = None if name is None else self.known.get(name)
         return None if known is None else known.taints
-
-    def labels_of(self, name: str) -> Mapping[str, str] | None:
-        """Return a node's labels; None if the node is not known."""
-        known = self.known.get(name)
-        return None if known is None else known.live_node.labels
 
     def recently_removed(self, name: str, now: Moment) -> list[Taint]:
         """Return the lifecycle taints of a node that were removed, and may be set again within one outage."""

@@ -163,7 +163,11 @@ def make_plan(
     _add_scheduling(plan)
     _add_up(plan)
     covered = _cover(plan)
-    rehearse(plan, Conditions(policy, eviction))
+    if _needs_rehearsal(plan):
+        rehearse(plan, Conditions(policy, eviction))
+    else:
+        for pod in plan.leaving:
+            pod.goes_at = pod.leaves_at
     _add_budgets(plan, covered)
     return plan
 
@@ -293,10 +297,6 @@ def rehearse(plan: Plan, conditions: Conditions) -> Latch | None:
     """Note at each pod that is due when it leaves; what the eviction API answers, and for whom the pod waits, as far as
     it comes to that. Return the latch of the breaker if it opens because of that; None: it does not.
     """
-    for pod in plan.leaving:
-        pod.goes_at = pod.leaves_at
-    if not _needs_rehearsal(plan, conditions):
-        return None
     api = EvictionApi({key: standing(plan.inventory.budgets[key], pods) for key, pods in _cover(plan).items()})
     rehearsal = Rehearsal([pod for pod in plan.pods if pod.facts.pod.node_name], api, conditions, plan.now)
     courses = rehearsal.run([facts.node for facts in plan.inventory.nodes.values()], plan.what_if)
@@ -305,8 +305,9 @@ def rehearse(plan: Plan, conditions: Conditions) -> Latch | None:
     return rehearsal.opened
 
 
-def _needs_rehearsal(plan: Plan, conditions: Conditions) -> bool:
-    if conditions.blocks or plan.ordered or plan.limited:
+def _needs_rehearsal(plan: Plan) -> bool:
+    """Return whether anything but guards may keep a pod that is due, or show what its budgets allow."""
+    if plan.ordered or plan.limited:
         return bool(plan.leaving)
     return any(pod.paused_by or (pod.asks and (pod.budgets or pod.server_allows is False)) for pod in plan.leaving)
 

@@ -39,11 +39,6 @@ class Conditions(NamedTuple):
     breaker: BreakerPolicy = BreakerPolicy()
     control_state: ControlState = ControlState()
 
-    @property
-    def blocks(self) -> bool:
-        """Return whether a pause or the breaker may block evictions."""
-        return self.breaker.enabled or self.control_state.latch is not None or bool(self.control_state.pauses())
-
 
 class Course(NamedTuple):
     """What happens to one pod. ``leaves_at`` None: it does not leave. ``verdict``: the first answer of the eviction
