@@ -107,13 +107,7 @@ def build(
     earlier dry runs in the journal.
     """
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    metrics = Metrics(
-        __version__,
-        settings.dry_run,
-        settings.election.lease_name,
-        by_namespace=settings.metrics_by_namespace,
-        adopts=settings.adoption.enabled,
-    )
+    metrics = Metrics(__version__, settings)
     clock.on_moved = metrics.clock_moved
 
     # Calls ask the election and the core whether they may be sent, and both make calls: the first call is made once
@@ -353,7 +347,7 @@ def _reporters(
     if not dry_run:
         reporters.append(BreakerEventReporter(recorder, state))
     if not dry_run or settings.dry_run_events:
-        reporters.append(EventReporter(recorder, dry_run, settings.event_reasons))
+        reporters.append(EventReporter(recorder, settings))
     return [LogReporter(gate, dry_run, settings.breaker.enabled), LeaderReporter(gate, reporters)]
 
 

@@ -12,6 +12,7 @@ from taint_eviction.kube.observations import Observations
 from taint_eviction.reporting.event_recorder import EventRecorder
 from taint_eviction.reporting.reporters import EventReporter, LeaderReporter
 from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.settings import Settings
 from taint_eviction_lab.built_in.version import BuiltInVersion
 from taint_eviction_lab.simulation.against import AgainstModel, alone, by_built_in, compare
 from taint_eviction_lab.simulation.calls import Parsing
@@ -71,4 +72,4 @@ class _Recorder:
 
 def production_reporters(timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
     """Return reporters that put the Kubernetes events of effects on the timeline."""
-    return [LeaderReporter(gate, [EventReporter(cast(EventRecorder, _Recorder(timeline)))])]
+    return [LeaderReporter(gate, [EventReporter(cast(EventRecorder, _Recorder(timeline)), Settings())])]

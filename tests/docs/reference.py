@@ -25,6 +25,7 @@ from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, Taint
 from taint_eviction.reporting.metrics import Metrics, Readings
 from taint_eviction.reporting.reporters import BreakerEventReporter, EventReporter
+from taint_eviction.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "manifests" / "chart"
@@ -110,7 +111,7 @@ def _row(option: click.Option, context: click.Context) -> tuple[str, ...]:
 
 def metrics_page() -> str:
     """Return the page of all metrics."""
-    metrics = Metrics("0", by_namespace=True)
+    metrics = Metrics("0", Settings(metrics_by_namespace=True))
     metrics.read_from(_readings())
     rows = []
     # The library has no other way to ask for the labels of a metric without values.
@@ -155,7 +156,7 @@ def events_page() -> str:
     pod, taint = PodRef(NamespacedName("shop", "db-1"), "uid"), Taint("maintenance", "NoExecute", "now")
     verdict = TaintVerdict(taint, None, None, 0.0, TimeSource.FIRST_SIGHT, 0.0)
     now = Moment(0.0, 0.0)
-    about_pods = EventReporter(listener)
+    about_pods = EventReporter(listener, Settings())
     about_pods.report(Evicted(pod, "worker-7", Evict(0.0, verdict, (verdict,)), 0.1), now)
     about_pods.report(Cancelled(pod, "worker-7", StayReason.NODE_CLEAN), now)
     about_pods.report(EvictionLoop(pod, "worker-7", ControllerRef("DaemonSet", "agent", "uid"), taint), now)

@@ -4,6 +4,7 @@ The texts come from production code; only the process that answers is made up. N
 cluster themselves, and texts of the runtime (the log of failed calls).
 """
 
+import dataclasses
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -90,7 +91,7 @@ class _Newest:
         dry_run = settings.dry_run
         self.gate = gate
         self.memory = OutcomeMemory()
-        self.metrics = Metrics("VERSION", dry_run, by_namespace=True, adopts=settings.adoption.enabled)
+        self.metrics = Metrics("VERSION", dataclasses.replace(settings, metrics_by_namespace=True))
         counting = LeaderReporter(gate, [self.metrics])
         self._reporters: list[Reporter] = [self.memory, counting, LogReporter(gate, dry_run, settings.breaker.enabled)]
 

@@ -21,6 +21,7 @@ from taint_eviction.reporting import event_recorder
 from taint_eviction.reporting.event_recorder import EventRecorder, cancelling_deletion, marking_for_deletion
 from taint_eviction.reporting.metrics import Metrics
 from taint_eviction.reporting.reporters import EventReporter
+from taint_eviction.settings import Settings
 
 REASON = "TaintManagerEviction"
 TAINT = Taint("k", "NoExecute")
@@ -201,7 +202,7 @@ async def test_draining_gives_up_in_time(on: Recording) -> None:
 async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
     """Marking is posted when the deletion is accepted, cancelling if the pod lives on, and nothing if it is gone."""
     ref = on.at.pod()
-    reporter, now = EventReporter(on.recorder), on.clock.now()
+    reporter, now = EventReporter(on.recorder, Settings()), on.clock.now()
     quiet: list[Event] = [
         NodeTainted("n1"),
         Scheduled(ref, "n1", EVICT),
@@ -224,7 +225,7 @@ async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
 
 async def test_messages_are_only_upstreams_where_tenants_must_not_learn_taints(on: Recording) -> None:
     """A setting leaves the reason out of the message."""
-    reporter, now, ref = EventReporter(on.recorder, reasons=False), on.clock.now(), on.at.pod()
+    reporter, now, ref = EventReporter(on.recorder, Settings(event_reasons=False)), on.clock.now(), on.at.pod()
     reporter.report(Evicted(ref, "n1", EVICT, 0.0), now)
     reporter.report(Cancelled(ref, "n1", StayReason.NODE_CLEAN), now)
     assert await on.recorder.drain(PATIENCE_SECONDS)
@@ -247,7 +248,7 @@ async def test_long_names_of_pods_make_legal_names_of_events(on: Recording) -> N
 
 def test_effects_are_counted() -> None:
     """Each effect is counted in its own metric."""
-    metrics = Metrics("1.0")
+    metrics = Metrics("1.0", Settings())
     ref, now = PodRef(NamespacedName("ns", "p"), "u"), HandClock().now()
     for effect in (
         Evicted(ref, "n1", EVICT, 2.0),

@@ -9,6 +9,7 @@ import pytest
 from taint_eviction.reporting.http_port import Address, ListenError
 from taint_eviction.reporting.metrics import CONTENT_TYPE, Metrics
 from taint_eviction.reporting.probe_server import ProbeServer
+from taint_eviction.settings import Settings
 
 
 def broken() -> tuple[bool, str]:
@@ -23,7 +24,7 @@ async def echo(query: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
 async def server() -> AsyncIterator[ProbeServer]:
     """A server with a probe of each kind."""
     probes = {"/healthz": lambda: (True, "turning"), "/readyz": lambda: (False, "nodes are not listed"), "/bug": broken}
-    metrics = Metrics("1.0")
+    metrics = Metrics("1.0", Settings())
     pages = {"/metrics": lambda: (metrics.render(), CONTENT_TYPE)}
     server = ProbeServer(Address("127.0.0.1", 0), probes, {"/echo": echo}, pages)
     await server.start()

@@ -15,6 +15,7 @@ from tests.unit.builders import decided, moment, ref
 
 from taint_eviction.core.events import CountdownAdopted, Evicted
 from taint_eviction.reporting.metrics import Metrics, Readings
+from taint_eviction.settings import Settings
 
 MONITORING = MANIFESTS / "components/monitoring"
 
@@ -57,7 +58,7 @@ def expressions() -> list[tuple[str, str]]:
 @cache
 def measured() -> dict[str, Labels]:
     """Return the names of all series in /metrics with their labels, once everything has happened at least once."""
-    metrics = Metrics("0.1.0", by_namespace=True)
+    metrics = Metrics("0.1.0", Settings(metrics_by_namespace=True))
     metrics.read_from(
         Readings(
             pending=lambda: 3,

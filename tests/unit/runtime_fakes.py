@@ -35,7 +35,7 @@ from taint_eviction.runtime.ports import CallFailed, FailureReason, NodesScope, 
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.supervised_watch import WatchPorts
 from taint_eviction.runtime.workers import Workers
-from taint_eviction.settings import RetrySettings, WatchSettings
+from taint_eviction.settings import Settings, WatchSettings
 from taint_eviction_lab.simulation.api import SimulatedApi
 from taint_eviction_lab.simulation.calls import Network, World
 from taint_eviction_lab.simulation.cluster import SimulatedCluster
@@ -442,7 +442,7 @@ class Body:
         self.live = Live(self.brain, self.clock, [self.reporter])
         self.node_reads = NodeReads(self.api, self.live, serves_seconds=1.0)
         doors = self.live, self.api, self.api, self.node_reads, self.gate
-        self.evictor = Evictor(*doors, call_timeout_seconds=10.0, retry=RetrySettings(), rng=random.Random(0))
+        self.evictor = Evictor(*doors, settings=Settings(), rng=random.Random(0))
         self.driver = Driver(self.live, self.evictor, self.gate, workers)
         self.watcher = FakeWatcher()
 

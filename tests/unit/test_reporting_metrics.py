@@ -14,6 +14,7 @@ from taint_eviction.core.events import (
     TaintRewritten,
 )
 from taint_eviction.reporting.metrics import Metrics, Readings
+from taint_eviction.settings import Settings
 
 READINGS = Readings(
     pending=lambda: 3,
@@ -67,7 +68,7 @@ def sample(metrics: Metrics, name: str, /, **labels: str) -> float | None:
 
 def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
     """Dashboards and alerts for kube-controller-manager keep working; durations are in seconds."""
-    metrics = Metrics("1.0")
+    metrics = Metrics("1.0", Settings())
     metrics.report(evicted(3.0), NOW)
     lines = metrics.render().decode().splitlines()
     assert "taint_eviction_controller_pod_deletions_total 1.0" in lines
@@ -80,7 +81,7 @@ def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
 
 def test_facts_are_counted() -> None:
     """Each fact is counted under its labels."""
-    metrics = Metrics("1.0")
+    metrics = Metrics("1.0", Settings())
     metrics.report(evicted(0.5), NOW)
     metrics.report(refused(), NOW)
     metrics.report(refused(Block(BlockReason.BUDGET, "")), NOW)
@@ -116,7 +117,7 @@ def test_facts_are_counted() -> None:
 
 def test_states_are_read_when_they_are_scraped() -> None:
     """The parts that own the states are asked, so that no metric has to be kept up to date."""
-    metrics = Metrics("1.0")
+    metrics = Metrics("1.0", Settings())
     metrics.read_from(READINGS)
     prefix = "taint_eviction_controller_"
     assert sample(metrics, prefix + "pending_evictions") == 3
@@ -146,7 +147,7 @@ def test_states_are_read_when_they_are_scraped() -> None:
 
 def test_evictions_are_counted_by_the_taint_that_decides() -> None:
     """The first twenty keys have a series each; all others share one, so that generated keys cost nothing."""
-    metrics = Metrics("1.0")
+    metrics = Metrics("1.0", Settings())
     for number in range(22):
         metrics.report(evicted(key=f"key-{number}"), NOW)
     metrics.report(evicted(key="key-3"), NOW)
@@ -160,7 +161,7 @@ def test_evictions_are_counted_by_the_taint_that_decides() -> None:
 def test_evictions_are_counted_by_namespace_only_where_that_is_wanted() -> None:
     """The first hundred namespaces have a series each; all others share one."""
     name = "taint_eviction_controller_evictions_by_namespace_total"
-    silent, metrics = Metrics("1.0"), Metrics("1.0", by_namespace=True)
+    silent, metrics = Metrics("1.0", Settings()), Metrics("1.0", Settings(metrics_by_namespace=True))
     for number in range(102):
         silent.report(evicted(namespace=f"namespace-{number}"), NOW)
         metrics.report(evicted(namespace=f"namespace-{number}"), NOW)
@@ -171,7 +172,7 @@ def test_evictions_are_counted_by_namespace_only_where_that_is_wanted() -> None:
 
 def test_a_dry_run_counts_no_deletions() -> None:
     """An eviction of a dry run is an attempt with the outcome dry_run."""
-    metrics = Metrics("1.0", dry_run=True)
+    metrics = Metrics("1.0", Settings(dry_run=True))
     metrics.report(evicted(), NOW)
     assert sample(metrics, "taint_eviction_controller_pod_deletions_total") == 0
     assert sample(metrics, "taint_eviction_controller_attempts_total", outcome="dry_run") == 1
@@ -180,6 +181,6 @@ def test_a_dry_run_counts_no_deletions() -> None:
 
 def test_two_controllers_in_one_process_do_not_share_metrics() -> None:
     """Each has a registry of its own."""
-    one, other = Metrics("1.0"), Metrics("1.0")
+    one, other = Metrics("1.0", Settings()), Metrics("1.0", Settings())
     one.report(Cancelled(ref(), "n1", None), NOW)
     assert sample(other, "taint_eviction_controller_cancelled_total") == 0

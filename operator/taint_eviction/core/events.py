@@ -80,12 +80,14 @@ class Times(NamedTuple):
 class Event(ABC):
     """Something that has happened; ``name`` is its kind in one word.
 
-    ``own``: this process did it, so that no other replica can report it. Every replica sees the others.
+    ``own``: this process did it, so that no other replica can report it. Every replica sees the others. ``usual``: it
+    happens every day, and nobody need look at it.
     """
 
     __slots__ = ()
     name: ClassVar[str]
     own: ClassVar[bool] = False
+    usual: ClassVar[bool] = False
 
     def sentence(self, times: Times, dry_run: bool) -> str:
         """Return what has happened, for people."""
@@ -138,6 +140,7 @@ class NodeTainted(_NodeEvent):
 
     __slots__ = ()
     name = "tainted"
+    usual = True
 
     def _said(self, times: Times) -> str:
         return f"node {self.node_name} has NoExecute taints: watching its pods"
@@ -148,6 +151,7 @@ class NodeCleared(_NodeEvent):
 
     __slots__ = ()
     name = "cleared"
+    usual = True
 
     def _said(self, times: Times) -> str:
         return f"node {self.node_name} no longer has NoExecute taints"
@@ -218,6 +222,7 @@ class Scheduled(_PodEvent):
     """A pod has a deadline. ``before_at`` is its previous deadline, None if it had none."""
 
     name = "scheduled"
+    usual = True
     decision: Evict
     before_at: float | None = None
 
@@ -239,6 +244,7 @@ class Cancelled(_PodEvent):
     """
 
     name = "cancelled"
+    usual = True
     reason: StayReason | None
     late_seconds: float | None = field(default=None, compare=False)
     decision: Evict | None = field(default=None, compare=False)
@@ -273,6 +279,7 @@ class Evicted(_PodEvent):
     """
 
     name = "evicted"
+    usual = True
     own = True
     decision: Evict
     late_seconds: float
@@ -350,6 +357,7 @@ class CountdownAdopted(_PodEvent):
     """This controller alone counts down for a pod: ``tolerations`` of its tolerations have a mark and a note now."""
 
     name = "adopted"
+    usual = True
     own = True
     tolerations: int
 
@@ -384,6 +392,7 @@ class GivenBack(_PodEvent):
 
     __slots__ = ()
     name = "given_back"
+    usual = True
     own = True
 
     def _said(self, times: Times) -> str:

@@ -19,8 +19,6 @@ from taint_eviction.runtime.ports import Gate
 
 logger = logging.getLogger(__name__)
 
-# What happens every day. Everything else is a warning.
-_USUAL = frozenset({"tainted", "cleared", "scheduled", "cancelled", "evicted", "adopted", "given_back"})
 # What each replica logs; of all else that every replica sees, only the one that leads.
 _LOGGED_BY_ALL = frozenset({"paused", "resumed", "breaker_opened", "breaker_closed"})
 
@@ -48,7 +46,7 @@ class LogReporter:
 
     def report(self, event: Event, now: Moment) -> None:
         """Log an event."""
-        level = logging.INFO if event.name in _USUAL else logging.WARNING
+        level = logging.INFO if event.usual else logging.WARNING
         quiet = not (event.own or event.name in _LOGGED_BY_ALL or self._gate.may_act())
         match event:
             case Evicted():

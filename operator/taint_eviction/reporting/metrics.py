@@ -36,6 +36,7 @@ from taint_eviction.core.events import (
 )
 from taint_eviction.core.instants import Moment
 from taint_eviction.kube.bounded import FirstValues
+from taint_eviction.settings import Settings
 from taint_eviction.shadow.comparison import ComparisonResult
 
 PREFIX = "taint_eviction_controller"
@@ -112,23 +113,15 @@ class Readings:
 class Metrics:
     """All metrics: a ``Reporter``, which counts events. Each other method counts what its name says.
 
-    ``dry_run``: no pod is deleted, so none is counted as deleted; attempts have the outcome dry_run. ``name`` is the
-    name of the Lease. ``by_namespace``: evictions are counted by namespace, too. ``adopts``: countdowns are adopted.
+    In a dry run no pod is deleted, so none is counted as deleted; attempts have the outcome dry_run.
     """
 
-    def __init__(
-        self,
-        version: str,
-        dry_run: bool = False,
-        name: str = "taint-eviction-controller",
-        *,
-        by_namespace: bool = False,
-        adopts: bool = False,
-    ) -> None:
+    def __init__(self, version: str, settings: Settings) -> None:
+        dry_run, adopts = settings.dry_run, settings.adoption.enabled
         disable_created_metrics()  # type: ignore[no-untyped-call]  # They add an unused series for each counter.
         self.registry = CollectorRegistry()
         self._dry_run = dry_run
-        self._name = name
+        self._lease_name = settings.election.lease_name
         self._deletions = self._counter("pod_deletions", "Pods deleted because of NoExecute taints.")
         self._duration = self._histogram(
             "pod_deletion_duration_seconds", "Seconds from a pod's deadline to its deletion.", _DURATION_BUCKETS
@@ -145,7 +138,7 @@ class Metrics:
         self._keys = FirstValues(_MAX_TAINT_KEYS)
         self._by_namespace = (
             self._counter("evictions_by_namespace", "Evictions, also those of a dry run, by namespace.", "namespace")
-            if by_namespace
+            if settings.metrics_by_namespace
             else None
         )
         self._namespaces = FirstValues(_MAX_NAMESPACES)
@@ -309,7 +302,7 @@ class Metrics:
         for name, (text, label, read) in by_label.items():
             self.registry.register(_ByLabel(f"{PREFIX}_{name}", text, label, read))
         leader = Gauge("leader_election_master_status", "1 while leading.", ["name"], registry=self.registry)
-        leader.labels(self._name).set_function(lambda: float(readings.leading()))
+        leader.labels(self._lease_name).set_function(lambda: float(readings.leading()))
 
     # Events and work
 

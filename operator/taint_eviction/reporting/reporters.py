@@ -25,6 +25,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.reporting.event_recorder import EventRecorder, cancelling_deletion, marking_for_deletion
 from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.settings import Settings
 
 # Events about all evictions are posted on the state ConfigMap.
 _STOPPED, _GOING_ON = "EvictionsStopped", "EvictionsGoOn"
@@ -60,14 +61,13 @@ class LeaderReporter:
 
 class EventReporter:
     """Posts what happened to a pod as an event on that pod: one event for each eviction, after it was accepted.
-
-    ``dry_run`` marks each message. ``reasons``: the message contains the reason, which names the taint.
+    A dry run marks each message.
     """
 
-    def __init__(self, recorder: EventRecorder, dry_run: bool = False, reasons: bool = True) -> None:
+    def __init__(self, recorder: EventRecorder, settings: Settings) -> None:
         self._recorder = recorder
-        self._reasons = reasons
-        self._prefix = "Dry run: " if dry_run else ""
+        self._reasons = settings.event_reasons
+        self._prefix = "Dry run: " if settings.dry_run else ""
 
     def report(self, event: Event, now: Moment) -> None:
         """Post a Kubernetes event if this concerns the owner of a pod."""

@@ -78,8 +78,7 @@ def assemble(ports: Ports, settings: Settings, rng: random.Random) -> Engine:
         DryRunWriter(ports.reader) if settings.dry_run else ports.writer,
         node_reads,
         ports.gate,
-        call_timeout_seconds=settings.call_timeout_seconds,
-        retry=settings.retry,
+        settings=settings,
         rng=rng,
     )
     driver = Driver(live, evictor, ports.gate, settings.workers)

@@ -31,7 +31,7 @@ from taint_eviction.runtime.live import Live
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, FailureReason, Gate
 from taint_eviction.runtime.workers import Worker
-from taint_eviction.settings import RetrySettings
+from taint_eviction.settings import Settings
 
 # If a node's read was sent longer ago than this when its call can be sent, it is repeated, once.
 _FRESH_SECONDS = 3.0
@@ -72,8 +72,7 @@ class Evictor:
         node_reads: NodeReads,
         gate: Gate,
         *,
-        call_timeout_seconds: float,
-        retry: RetrySettings,
+        settings: Settings,
         rng: random.Random,
     ) -> None:
         self._live = live
@@ -82,8 +81,8 @@ class Evictor:
         self._writer = writer
         self._node_reads = node_reads
         self._gate = gate
-        self._call_timeout_seconds = call_timeout_seconds
-        self._retry = retry
+        self._call_timeout_seconds = settings.call_timeout_seconds
+        self._retry = settings.retry
         self._rng = rng
 
     async def carry_out(self, work: Work, worker: Worker) -> WorkOutcome:
