@@ -436,6 +436,29 @@ async def test_seconds_that_an_owner_sets_again_and_again_leave_places_for_other
 
 
 @virtually
+async def test_pods_that_an_owner_creates_without_end_leave_places_for_others() -> None:
+    """A tenant does so in five namespaces, with short tolerances: the countdowns of others are taken over in time."""
+    it = AdoptingBody()
+    it.api.ever["CHANGE"] = admitted(0.9)
+    async with running(it.adopter.run()):
+        await until(20)
+        it.shows(node(taint()))
+        for number in range(50):
+            it.shows(pod(tolerates(40), name=f"web-{number}", uid=f"web-{number}", bound_at=10.0))
+        for number in range(38 * 40):
+            await asyncio.sleep(1 / 40)
+            name, namespace = f"evil-{number}", f"tenant-{number % 5}"
+            it.shows(
+                pod(tolerates(12), name=name, uid=name, namespace=namespace, bound_at=20.0 + number / 40, version=1)
+            )
+            if number >= 240:
+                gone = f"evil-{number - 240}"
+                it.live.observe(PodGone(ref(gone, gone, namespace)))
+        others = [each for ref, each in it.door.pods.items() if ref.key.namespace == "shop"]
+        assert sum(each.adoption is not None for each in others) == 50
+
+
+@virtually
 async def test_seconds_that_a_webhook_puts_back_are_told() -> None:
     """The API server says yes, and the pod is as it was."""
     it = AdoptingBody()

@@ -420,19 +420,26 @@ class Adopter:
         """Return the namespace with the nearest timer; one that has half of the places only if no other one waits.
 
         So a namespace whose webhook answers slowly does not keep others waiting until their timers have passed. Nor do
-        owners, of however many namespaces, who set seconds again and again: timers are never moved later, so theirs
-        stay the nearest.
+        owners, of however many namespaces, who create pods or set seconds again and again: theirs are the nearest.
         """
         young, half = self._young(), self._settings.parallelism / 2
         of_namespaces = Counter(ref.key.namespace for ref in young)
-        often = sum(self._times[ref] > _OFTEN for ref in young)
+        by_owners = sum(map(self._is_by_owner, young))
 
         def last_and_timer(namespace: str) -> tuple[bool, float]:
             timer_at, ref = self._queue[namespace][0]
-            has_half = of_namespaces[namespace] >= half or (often >= half and self._times[ref] > _OFTEN)
+            has_half = of_namespaces[namespace] >= half or (by_owners >= half and self._is_by_owner(ref))
             return has_half, timer_at
 
         return min(self._queue, key=last_and_timer)
+
+    def _is_by_owner(self, ref: PodRef) -> bool:
+        """Return whether an owner can bring such countdowns about without end: the pod came to its node, or was
+        changed, after its taint, or it was marked again and again.
+        """
+        record = self._pods.find(ref)
+        came_later = record is not None and record.decision is not None and record.is_by_owner(record.decision)
+        return came_later or self._times[ref] > _OFTEN
 
     def _begin_mark(self, ref: PodRef, group: asyncio.TaskGroup, now: float) -> None:
         record = self._pods.find(ref)
