@@ -219,6 +219,19 @@ def test_one_server_that_runs_fast_does_not_take_the_anchor_along() -> None:
     assert ahead(host) == pytest.approx(-0.1)
 
 
+@pytest.mark.parametrize("offs", [(-0.1, -0.1, 2.6), (-0.1, 1.5, 3.3)])
+def test_servers_that_are_a_little_ahead_take_the_anchor_along_no_further_than_others_tolerate(
+    offs: tuple[float, ...],
+) -> None:
+    """A date is cut off: one that is 2.6 s ahead looks close at first, as does one that is close to another."""
+    host = decided(*[-0.1] * 5)
+    for second in range(500):
+        host.passes(1)
+        for connection, off in enumerate(offs):
+            hear(host, off - (0.97 - second % 98 / 100 if off > 0 else 0.0), connection)
+        assert ahead(host) <= 2.0
+
+
 def test_an_answer_that_came_late_changes_nothing() -> None:
     """Nor while it is the only one of its connection that counts."""
     host = decided(*[-0.5] * 5)

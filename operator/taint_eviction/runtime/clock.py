@@ -12,6 +12,7 @@ little behind, and never ahead.
   then there is no anchor: no object is dated, and nothing ends by its date (``Moment.dates_objects``).
 - *Later* the anchor follows the highest of the votes near it. An API server whose quartz runs fast would take it along,
   away from the others; so where votes close behind it have disagreed with it for ten minutes, the lowest of them count.
+  Before that a vote takes it no further ahead of them than 2 s.
   Votes elsewhere move it only after those of ten minutes, of three new connections at least, have agreed on another
   value.
 
@@ -273,6 +274,9 @@ class ServerClock:
             self._behind_since = at
         elif at - self._behind_since > _WINDOW_SECONDS:  # By then no answer that came late counts any more.
             highest = max(vote for vote in votes if vote <= lowest + _CUT_OFF_SECONDS)
+        if highest > anchor and highest - lowest > TOLERATED_SECONDS:
+            # A vote that is ahead of the others takes the anchor along no further than they tolerate.
+            highest = max([anchor, *(vote for vote in votes if vote <= lowest + TOLERATED_SECONDS)])
         self._anchor = highest
 
     def _note_vote(self, at: float, vote: float) -> None:
