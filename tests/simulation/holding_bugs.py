@@ -16,7 +16,6 @@ from taint_eviction.core.decision import Evict, Stay
 from taint_eviction.core.events import Event, Failed, Work
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import NodeSeen
-from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import Guards, _Grounds
 from taint_eviction.core.instants import Moment
@@ -25,7 +24,7 @@ from taint_eviction.core.label_selectors import NOT_IN, Requirement
 from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Pod
-from taint_eviction.core.pods import InFlight, KnownPods, PodRecord
+from taint_eviction.core.pods import FailedAttempts, InFlight, KnownPods, PodRecord
 from taint_eviction.core.policy import EffectiveTaint, EvictionPolicy, Handling, handling_of
 from taint_eviction.core.reconciler import Reconciler
 from taint_eviction.core.unready_nodes import UnreadyNodes

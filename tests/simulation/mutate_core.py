@@ -35,10 +35,14 @@ FIRST = {
     "attempts": ["tests/unit/test_core_controller*.py"],
     "breaker_table": ["tests/unit/test_core_breaker_table.py", "tests/unit/test_core_uncounted_nodes.py"],
     "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_kube_observations.py"],
-    "failed_attempts": ["tests/unit/test_core_controller*.py", "tests/property/test_properties_of_effective_taints.py"],
     "gone_objects": ["tests/unit/test_core_cluster.py"],
     "known_nodes": ["tests/unit/test_core_cluster.py"],
-    "pods": ["tests/unit/test_core_cluster.py", "tests/unit/test_core_controller*.py"],
+    "pods": [
+        "tests/unit/test_core_cluster.py",
+        "tests/unit/test_core_controller*.py",
+        "tests/unit/test_core_failed_attempts.py",
+        "tests/property/test_properties_of_effective_taints.py",
+    ],
     "policy": [
         "tests/unit/test_core_policy.py",
         "tests/unit/test_files_policy_file.py",

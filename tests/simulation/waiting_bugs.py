@@ -16,12 +16,11 @@ from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Decision, TaintVerdict, decide, judge
 from taint_eviction.core.events import Event, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
-from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.leaving_order import Leaving, LeavingOrder
 from taint_eviction.core.objects import MARK_SECONDS, Toleration
-from taint_eviction.core.pods import UNDECIDED, Deleted, PodRecord
+from taint_eviction.core.pods import UNDECIDED, Deleted, FailedAttempts, PodRecord
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.reconciler import Reconciler, decide_on
 from taint_eviction.runtime.list_turns import ListTurns

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.core.pods import FailedAttempts
 
 REFUSED = FailedAttempts(0.0, 11, 300.0, "refused", refused=True, refused_seconds=290.0, refused_at=290.0)
 

@@ -31,12 +31,11 @@ from taint_eviction.core.events import (
     WorkOutcome,
 )
 from taint_eviction.core.eviction_queue import EvictionQueue
-from taint_eviction.core.failed_attempts import asks
 from taint_eviction.core.guards import Guards
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import PodRef
-from taint_eviction.core.pods import InFlight, KnownPods, PodRecord, Queued
+from taint_eviction.core.pods import InFlight, KnownPods, PodRecord, Queued, asks
 from taint_eviction.core.policy import EffectiveTaint, EvictionMode, Handling
 from taint_eviction.core.reconciler import Reconciler, flow_of
 from taint_eviction.core.take_backs import TakeBacks

@@ -108,15 +108,29 @@ class PolicyRule:
             and chooses(self.pod_selector, labels)
         )
 
+    def covers(self, other: "PolicyRule") -> bool:
+        """Return whether the rule certainly matches everything that another one matches."""
+        return (
+            _names_all(self.taint_keys, other.taint_keys)
+            and _names_all(self.namespaces, other.namespaces)
+            and set(self.pod_selector) <= set(other.pod_selector)
+            and set(self.node_selector) <= set(other.node_selector)
+        )
+
     def names(self, taint_key: str) -> bool:
         """Return whether the rule names this key in particular: in full, or by a pattern other than ``*`` alone."""
         return any(pattern != "*" and _named(taint_key, (pattern,)) for pattern in self.taint_keys)
 
 
 def _named(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a name, or each that a pattern names, is one of those that patterns name."""
     return not patterns or any(
         name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns
     )
+
+
+def _names_all(wide: tuple[str, ...], narrow: tuple[str, ...]) -> bool:
+    return all(_named(name, wide) for name in narrow or ("*",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +169,7 @@ class Handling:
 class EvictionPolicy:
     """The settings for all pods, and the rules for some.
     ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE uses the eviction API while it refuses (see
-    ``failed_attempts``). ``background_timeout_seconds``: for how long a pod whose virtual machine moves away does not
+    ``FailedAttempts``). ``background_timeout_seconds``: for how long a pod whose virtual machine moves away does not
     count as refused, from the first such answer; 0: it counts. ``total`` limits all evictions together, ``per_node``
     those of each node, ``per_namespace`` those of each namespace. ``out_of_service``: the policy applies to the pods of
     a node that is out of service (see ``on``). ``order``: whether pods wait for earlier tiers of their node, and

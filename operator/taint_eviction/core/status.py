@@ -22,7 +22,6 @@ from taint_eviction.core.breaker_table import (
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope, Release
 from taint_eviction.core.decision import Decision, Evict, Stay, StayReason
 from taint_eviction.core.eviction_queue import EvictionQueue
-from taint_eviction.core.failed_attempts import FailedAttempts, eviction_api_until
 from taint_eviction.core.guards import GuardList, Guards, WaitReason
 from taint_eviction.core.instants import Moment, sight
 from taint_eviction.core.known_nodes import KnownNodes
@@ -30,6 +29,7 @@ from taint_eviction.core.leaving_order import TierWait
 from taint_eviction.core.objects import NamespacedName, Pod
 from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pods import (
+    FailedAttempts,
     Following,
     InFlight,
     KnownPods,
@@ -41,6 +41,7 @@ from taint_eviction.core.pods import (
     Stabilizing,
     Waiting,
     WaitingState,
+    eviction_api_until,
 )
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.reconciler import Reconciler, flow_of

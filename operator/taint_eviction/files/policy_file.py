@@ -96,7 +96,7 @@ class PolicyReading(Reading):
     def _check_order(self) -> None:
         for index, (rule, line) in enumerate(self._matching):
             for earlier, earlier_line in self._matching[:index]:
-                if _covers(earlier, rule):
+                if earlier.covers(rule):
                     what = f"rule {earlier.name!r} in line {earlier_line} matches all that it matches"
                     self.problem(line, f"rule {rule.name!r} never applies: {what}, and the first that matches applies")
                     break
@@ -229,21 +229,3 @@ class PolicyReading(Reading):
         except ValueError as error:
             self.problem(line, str(error))
             return []
-
-
-def _covers(earlier: PolicyRule, later: PolicyRule) -> bool:
-    """Return whether a rule certainly matches everything that a later one matches."""
-    return (
-        _names_all(earlier.taint_keys, later.taint_keys)
-        and _names_all(earlier.namespaces, later.namespaces)
-        and set(earlier.pod_selector) <= set(later.pod_selector)
-        and set(earlier.node_selector) <= set(later.node_selector)
-    )
-
-
-def _names_all(wide: tuple[str, ...], narrow: tuple[str, ...]) -> bool:
-    return all(any(_names(pattern, name) for pattern in wide or ("*",)) for name in narrow or ("*",))
-
-
-def _names(pattern: str, name: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

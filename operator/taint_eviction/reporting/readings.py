@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.pods import FailedAttempts
 from taint_eviction.reporting.metrics import Readings
 from taint_eviction.reporting.outcome_keeper import OutcomeKeeper
 from taint_eviction.runtime.adopter import Adopter

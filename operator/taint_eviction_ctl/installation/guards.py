@@ -124,7 +124,7 @@ def _keeping(flag: EvictionMode, rules: Sequence[PolicyRule], key: str) -> Itera
             continue
         if (rule.mode or flag) is EvictionMode.EVICT and not rule.pause:
             yield rule.name
-        if not (rule.namespaces or rule.pod_selector or rule.node_selector):
+        if rule.covers(PolicyRule("", taint_keys=(key,))):
             return
     if flag is EvictionMode.EVICT:
         yield ""
