@@ -6,6 +6,7 @@ import pytest
 from tests.stage.clocks import HandClock
 
 from taint_eviction.files.kubernetes_times import format_rfc3339
+from taint_eviction.kube.api_calls import FIELD_MANAGER
 from taint_eviction.kube.builtin_controller import BuiltinController
 
 NESTED: Any = "deep"
@@ -41,6 +42,15 @@ def test_a_pod_that_another_controller_marks_is_counted_once() -> None:
     """A watch brings it again and again."""
     clock = HandClock()
     assert counted(marked(clock), clock) == 1
+
+
+def test_a_pod_that_this_controller_has_marked_is_never_counted() -> None:
+    """Its owner may write another name for the manager: the API server lets everybody write managedFields."""
+    clock, counts = HandClock(), list[None]()
+    inspector = BuiltinController(clock, lambda: counts.append(None))
+    inspector.inspect(marked(clock, FIELD_MANAGER))
+    inspector.inspect(marked(clock))
+    assert counts == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ controller counts. A kubelet does not: where somebody has overwritten this contr
 kubelet's patch of the status may write its older copy back, and the kubelet owns it then. A kubelet is known by the
 conditions Ready and ContainersReady, not by its name. (k3s is one binary with one name for both. So its built-in
 controller is not detected once its kubelet has reported on the pod.)
-Conditions older than this process do not count: an eviction that was cancelled leaves its condition on the pod.
+Conditions older than this process do not count: an eviction that was cancelled leaves its condition on the pod. Nor do
+pods that were seen with this controller's own condition: their owners may write managedFields, too, and thereby name
+anybody as the writer. (Nobody can be named before: that the API server corrects with the write.)
 
 This module reads raw JSON. No decision depends on it.
 """
@@ -24,7 +26,7 @@ from taint_eviction.runtime.ports import Clock
 logger = logging.getLogger(__name__)
 
 _LOG_SECONDS = 3600.0
-# Pods that were counted. When an entry is dropped, its pod has long been deleted.
+# Pods that were counted, or marked by this controller. When an entry is dropped, its pod has long been deleted.
 _REMEMBERED = 4096
 _OWNED = f'k:{{"type":"{CONDITION_TYPE}"}}'
 _SWITCH_IT_OFF = "the first of the two evicts a pod, so switch it off with --controllers=*,-taint-eviction-controller"
@@ -61,6 +63,8 @@ class BuiltinController:
         if marked_epoch + 1.0 < now.server_epoch - (now.at - self._begun_at) or uid in self._seen:
             return
         self._seen[uid] = None
+        if not manager:
+            return
         self._counted()
         if self._log_throttle.passes():
             logger.log(
@@ -73,7 +77,9 @@ class BuiltinController:
 
 
 def _mark(pod: Mapping[str, Any]) -> tuple[float, str]:
-    """Return when another controller marked the pod, and its name; raise ``KeyError`` if none did."""
+    """Return when a controller marked the pod, and the name of another one, "" for this one; raise ``KeyError`` if none
+    did.
+    """
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if (condition.get("type"), condition.get("reason")) == (CONDITION_TYPE, CONDITION_REASON):
             return parse_rfc3339(condition.get("lastTransitionTime")) or 0.0, _another_owner(pod["metadata"])
@@ -81,12 +87,14 @@ def _mark(pod: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _another_owner(metadata: Mapping[str, Any]) -> str:
+    owners = set[str]()
     for entry in metadata.get("managedFields") or ():
         owned = ((entry.get("fieldsV1") or {}).get("f:status") or {}).get("f:conditions") or {}
         # A manager that resets a condition, as the disruption controller of the same binary does, does not own its
         # reason.
-        manager = entry.get("manager")
-        is_other = manager != FIELD_MANAGER and not _OF_KUBELETS & owned.keys()
-        if is_other and isinstance(manager, str) and "f:reason" in owned.get(_OWNED, {}):
-            return manager
-    raise KeyError(_OWNED)
+        is_owner = "f:reason" in owned.get(_OWNED, {}) and not _OF_KUBELETS & owned.keys()
+        if is_owner and isinstance(manager := entry.get("manager"), str):
+            owners.add(manager)
+    if not owners:
+        raise KeyError(_OWNED)
+    return "" if FIELD_MANAGER in owners else min(owners)
