@@ -70,7 +70,8 @@ class Attempts:
 
     def next_at(self, now: Moment, retries: bool = True) -> float | None:
         """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
-        stopped, only_bypassing = self._stopped(now, bypasses_limits=True), self._stopped(now)
+        stopped = not self._queue.any_due or self._stopped(now, bypasses_limits=True)
+        only_bypassing = not stopped and self._stopped(now)
         instants = [self._queue.next_at(now.at, retries, stopped, only_bypassing)]
         if retries:
             instants.append(self._take_backs.next_at())
@@ -96,7 +97,7 @@ class Attempts:
         # None may begin before the circuit breaker has evaluated what is new; while it is open, those that bypass
         # limits may.
         none = self._stopped(now, bypasses_limits=True) or (self._breaker.needs_evaluation and not only_bypassing)
-        most = 0 if none else max_works
+        most = max_works if self._queue.any_due and not none else 0
         taken = self._begin_evictions(now, most, only_bypassing=True)
         retries = self._begin_evictions(now, min(most - len(taken), max_retries), only_bypassing=True, retry=True)
         taken += retries

@@ -265,6 +265,8 @@ class EvictionQueue:
         that; not while it is blocked, or waits for pods of earlier tiers: nothing of it hangs for as long as that
         takes.
         """
+        if not (waiting_long or self._unanswered):
+            return frozenset()
         counts = Counter(waiting_long)
         for flow, count in self._unanswered.items():
             if not self._is_blocked(flow):
@@ -276,6 +278,11 @@ class EvictionQueue:
         self._last = namespaces
         for queue in (self._due_first, self._due_again, self._due_unanswered):
             queue.put_last(namespaces)
+
+    @property
+    def any_due(self) -> bool:
+        """Return whether any pod is due and not held: else nothing can be taken."""
+        return bool(self._due_first.free or self._due_again.free or self._due_unanswered.free)
 
     def take(self, now: float, retry: bool, only_bypassing: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
         """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin.

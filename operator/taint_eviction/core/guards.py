@@ -305,7 +305,10 @@ class GuardList:
 
     def blocking_all(self, now: Moment, bypasses_limits: bool = False) -> WaitReason | None:
         """Return why all evictions, or all ``bypasses_limits`` ones, are blocked; None if they are not."""
-        return next((guard.reason for guard in self._of_cluster if guard.blocks(bypasses_limits, now)), None)
+        for guard in self._of_cluster:
+            if guard.blocks(bypasses_limits, now):
+                return guard.reason
+        return None
 
     def blocking_flow(self, flow: FlowKey) -> WaitReason | None:
         """Return why a flow is blocked, apart from reasons that block all evictions; None if it is not."""
@@ -337,8 +340,8 @@ class Guards(GuardList):
         self._breaker = breaker
         self._nodes = nodes
         super().__init__(_LiveGrounds(control_state, nodes.known, policy, breaker=breaker))
-        # Which guards of the cluster, the breaker apart, were blocking when that was last noted.
-        self._noted: frozenset[WaitReason] = frozenset()
+        # Which guards of the cluster were blocking when that was last noted.
+        self._noted: list[ClusterGuard] = []
         self._cluster_blocked, self._pauses_blocked, self._rules_blocked = (_BlockedSpans() for _ in range(3))
         self._selected_blocked = _BlockedSpans()
         # A rule that pauses from the beginning did so before this process, too.
@@ -432,14 +435,18 @@ class Guards(GuardList):
         A guard that ends has blocked what is due then, so people know of that; unless the breaker is open, too.
         """
         blocking = [guard for guard in self._of_cluster if guard.blocks(False, now)]
-        others = frozenset(guard.reason for guard in blocking if guard.reason is not WaitReason.BREAKER_OPEN)
-        before, self._noted = self._noted, others
-        if before - self._noted - {WaitReason.ORDERS_UNKNOWN} and self._breaker.latch is None:
+        if blocking == self._noted:
+            return False
+        before, after = (
+            {each.reason for each in guards} - {WaitReason.BREAKER_OPEN} for guards in (self._noted, blocking)
+        )
+        self._noted = blocking
+        if before - after - {WaitReason.ORDERS_UNKNOWN} and self._breaker.latch is None:
             self._breaker.acknowledge_backlog()
         self._cluster_blocked.note(
             {each.reason.name: _blocked_by(each.noun, each.says(_ANY_FLOW, now), now) for each in blocking}, now.at
         )
-        return self._noted != before
+        return before != after
 
     def evaluate(
         self, nodes: Mapping[str, KnownNode], due: int, now: Moment, evictions: Evictions = no_evictions

@@ -65,7 +65,7 @@ class TimedWorkerQueue:
 
     def pop_due(self, now: float) -> Entry | None:
         """Remove and return the most overdue entry with ``fire_at <= now``; None if nothing is due."""
-        if not self._in_order or self._in_order[0].fire_at > now:
+        if not self._entries or self._in_order[0].fire_at > now:
             return None
         entry: Entry = self._in_order.pop(0)
         del self._entries[entry.ref.key]
@@ -73,4 +73,4 @@ class TimedWorkerQueue:
 
     def next_fire_at(self) -> float | None:
         """Return when the next entry is due, None if there is none."""
-        return self._in_order[0].fire_at if self._in_order else None
+        return self._in_order[0].fire_at if self._entries else None

@@ -11,7 +11,6 @@ pieces that hold a worker than there are workers, and never more retries that ho
 """
 
 import asyncio
-import contextlib
 import functools
 
 from taint_eviction.core.events import CutOff, Eviction, TakeBack, Work, WorkOutcome
@@ -139,9 +138,11 @@ class Driver:
         return self._slow_start.few if self.workers.lent >= _MANY_LENT else self._slow_start.allowed
 
     async def _wait(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._live.changed.wait()
+        timer = asyncio.get_running_loop().call_later(seconds, self._live.changed.set)
+        try:
+            await self._live.changed.wait()
+        finally:
+            timer.cancel()
 
     async def _carry_out(self, work: Work, worker: Worker) -> None:
         outcome: WorkOutcome = CutOff()
