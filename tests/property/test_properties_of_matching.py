@@ -123,7 +123,16 @@ def test_of_a_long_list_the_same_tolerations_match_in_the_same_order(
     assert repelling(found, [taint]) == repelling(tolerations, [taint])
 
 
-@given(st.lists(any_tolerations, min_size=1, max_size=4), st.integers(65, 1200), st.data())
+def test_of_too_long_a_list_no_note_counts() -> None:
+    """To look through tens of thousands of tolerations takes too long, and this controller marks none of 65."""
+    marked = Toleration("k1", "Exists", "", NO_EXECUTE, MARK_SECONDS)
+    for more, places in ((999, {0: 60}), (1000, {})):
+        tolerations = (marked, *[Toleration(f"k{number}", "Exists") for number in range(2, more + 2)])
+        found, _ = read_tolerations([as_json(each) for each in tolerations])
+        assert noted_places(found, note_of((marked,), {0: 60})) == places
+
+
+@given(st.lists(any_tolerations, min_size=1, max_size=4), st.integers(65, 1000), st.data())
 def test_a_note_says_of_a_long_list_what_it_says_of_the_same_tolerations_in_a_short_one(
     kinds: list[Toleration], length: int, data: st.DataObject
 ) -> None:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from tests.property.hostile_pods import HOSTILE, MOST_BYTES
 
+from taint_eviction.core.adoption import known_note, lost_notes, note_of, wanted_change
 from taint_eviction.core.decision import Ceiling, DecisionPolicy, SeenTaint, judge
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.matching import discouraging, matching, repelling
@@ -97,6 +98,23 @@ def test_deciding_on_a_pod_of_the_most_bytes_costs_a_small_part_of_reading_it(
             discouraging(tolerations, [which, *others])
 
     assert times_as_much(decide_often, lambda: orjson.loads(whole)) < MOST
+
+
+@pytest.mark.parametrize("kind", ["a note of many marked tolerations", "tolerations of everything for seconds each"])
+def test_what_is_asked_of_a_note_costs_a_small_part_of_reading_the_pod(kind: str) -> None:
+    """It is asked of all pods that have one, at each scrape and every half a minute."""
+    body = HOSTILE[kind](MOST_BYTES)
+    body["metadata"]["annotations"] = {"taint-eviction/seconds": "[]", **body["metadata"].get("annotations", {})}
+    whole, pod = orjson.dumps(body), read_pod(body).value
+
+    def ask_often() -> None:
+        for _ in range(10):
+            note = known_note(pod)
+            note_of(pod.spec_tolerations, lost_notes(pod, note))
+            wanted_change(pod, (), (), note)
+
+    assert pod.adoption is not None
+    assert times_as_much(ask_often, lambda: orjson.loads(whole)) < MOST
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,11 @@ from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, Pod, Taint, To
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
 
 
+# Of a pod with more tolerations than these, no note counts: this controller marks none of so many, but an owner may
+# append a hundred thousand.
+_MOST_TOLERATIONS = 1000
+
+
 class NotedToleration(NamedTuple):
     """What identifies one toleration in a note. Its position does not: others may put tolerations before it.
 
@@ -65,6 +70,8 @@ def noted_places(tolerations: Sequence[Toleration], note: Note) -> dict[int, int
 
     Where the number of equal tolerations has changed, the notes go to the marks in order.
     """
+    if not note or len(tolerations) > _MOST_TOLERATIONS:
+        return {}
     equal: dict[Toleration, list[int]] = defaultdict(list)
     marks: set[int] = set()
     for place, each, seconds in _equal_to(tolerations, {noted.toleration for noted in note}):
@@ -88,6 +95,8 @@ def noted_places(tolerations: Sequence[Toleration], note: Note) -> dict[int, int
 
 def note_of(tolerations: Sequence[Toleration], noted: Mapping[int, int]) -> dict[NotedToleration, int]:
     """Return the note that says these seconds of the tolerations at these positions."""
+    if not noted:
+        return {}
     bare = {place: _bare(tolerations[place]) for place in sorted(noted)}
     equal: dict[Toleration, list[int]] = defaultdict(list)
     for place, each, _ in _equal_to(tolerations, {*bare.values()}):
