@@ -56,6 +56,7 @@ def about(reason: str, message: str = "", kind: str = "pods", **details: Any) ->
         (409, about("Conflict", OLDER_UID_FAILED, "poddisruptionbudgets"), Outcome.REFUSED),
         (409, status("Conflict", UID_FAILED), Outcome.REFUSED),
         (409, about("Conflict", "the object has been modified"), Outcome.REFUSED),
+        (409, about("Conflict", 'pods "uid-precondition" has been modified'), Outcome.REFUSED),
         (409, about("AlreadyExists", "pods web with this UID precondition"), Outcome.REFUSED),
         (410, status("Expired", "too old"), Outcome.EXPIRED),
         (422, about("Invalid", "", "Pod", causes=[{"field": "metadata.uid"}]), Outcome.ANOTHER_UID),

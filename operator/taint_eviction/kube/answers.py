@@ -54,7 +54,8 @@ _MAX_DATE = 64
 _TOO_LARGE = "etcdserver: request is too large"
 
 # The answer to a DELETE whose precondition has another UID is 409: "Precondition failed: UID in precondition: …".
-_UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b", re.IGNORECASE | re.DOTALL)
+# In capitals: the message has the pod's name, too, which its owner chooses.
+_UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\b[Pp]recondition.*\bUID\b", re.DOTALL)
 
 
 # What admission says when it denies a request. The API server writes the words up to "request"; the rest is theirs.
