@@ -23,6 +23,7 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.reporting.http_port import Address
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.settings import ElectionSettings, Settings
+from taint_eviction_ctl.cli import history_sources
 
 LEASE = ElectionSettings()
 REAL = replace(QUICK, election=LEASE)
@@ -349,6 +350,20 @@ async def test_an_event_tells_of_pods_of_its_own_namespace_only(tmp_path: Path) 
             event = {"metadata": metadata, "involvedObject": about, **said, "type": "Normal"}
             server.create("events", {**event, "lastTimestamp": server.clock.timestamp()})
         assert [each["name"] for each in await listed(*flags)] == ["by-default"]
+
+
+async def test_events_that_tell_nothing_are_read_up_to_the_bound_as_well(tmp_path: Path) -> None:
+    """A tenant may create any number of them with the reason that is looked for."""
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as leader:
+        await until(leader.application.gate.may_act)
+        for number in range(6):
+            metadata = {"name": f"nothing.{number}", "namespace": "tenant"}
+            event = {"metadata": metadata, "reason": "TaintManagerEviction", "message": "nothing", "type": "Normal"}
+            server.create("events", {**event, "involvedObject": {"kind": "Pod", "namespace": "tenant", "name": "web"}})
+        for most, problem in ((5, "only 5 of them were read"), (7, None)):
+            with mock.patch.object(history_sources, "_MAX_EVENTS", most):
+                document = json.loads((await invoked("history", "-A", "-o", "json", *flags)).out)
+            assert [each["problem"] for each in document["sources"] if each["name"] == "events"] == [problem]
 
 
 async def test_where_outcomes_cannot_be_kept_evictions_go_on_and_status_says_so(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ ConfigMap's last write; anybody who may create events may have written them.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,10 +82,12 @@ async def event_outcomes(flags: Mapping[str, Any], query: Mapping[str, str | int
     where = namespace or str(query.get("namespace", ""))
     call = ApiRequest("list", "events", where, query={"fieldSelector": ",".join(selected)})
     try:
-        async with reaching(flags) as cluster, contextlib.aclosing(list_items(cluster.calls, call, _row)) as rows:
-            async for count, row in _counted(rows):
-                ahead = (parse_rfc3339(row["time"]) or 0.0) > cluster.clock.now().server_epoch + _AHEAD_SECONDS
-                if row["dryRun"] == dry_run and not ahead:
+        count = 0
+        async with reaching(flags) as cluster, contextlib.aclosing(list_items(cluster.calls, call, _counted)) as rows:
+            async for row in rows:
+                count += 1
+                ahead = (parse_rfc3339(row.get("time")) or 0.0) > cluster.clock.now().server_epoch + _AHEAD_SECONDS
+                if row and row["dryRun"] == dry_run and not ahead:
                     source.outcomes.append(row)
                 if count >= _MAX_EVENTS:
                     source.problem = f"only {_MAX_EVENTS} of them were read"
@@ -96,11 +98,9 @@ async def event_outcomes(flags: Mapping[str, Any], query: Mapping[str, str | int
     return source
 
 
-async def _counted(rows: AsyncIterator[JsonObject]) -> AsyncIterator[tuple[int, JsonObject]]:
-    count = 0
-    async for row in rows:
-        count += 1
-        yield count, row
+def _counted(event: JsonObject) -> JsonObject:
+    """Return the outcome that an event tells, an empty one if it tells none: those that anybody creates count, too."""
+    return _row(event) or {}
 
 
 def _row(event: JsonObject) -> JsonObject | None:
