@@ -196,20 +196,24 @@ class Reconciler:
     def _schedule(self, record: PodRecord, decision: Evict, policy: EvictionPolicy, now: Moment) -> list[Event]:
         before = record.decision
         in_turn = list(effective_taints(decision, record.pod, policy, now.at))
+        by_owner = [record.is_by_owner(each.decision) for each in in_turn]
         decision = in_turn[0].decision
         record.want(decision, now.at)
         self._interrupt_patience(record, now)
-        self._queue.schedule(record, self._announce(record, in_turn, now), now.at)
+        self._queue.schedule(record, self._announce(record, in_turn, by_owner, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
             return []
         return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
 
-    def _announce(self, record: PodRecord, in_turn: Sequence[EffectiveTaint], now: Moment) -> Schedule:
+    def _announce(
+        self, record: PodRecord, in_turn: Sequence[EffectiveTaint], by_owner: Sequence[bool], now: Moment
+    ) -> Schedule:
         """Announce to the breaker the taints that evict a pod in turn; return its schedule: the flow, and when to
-        begin.
+        begin. ``by_owner``: of each taint, see ``PodRecord.is_by_owner``.
         """
-        for each in in_turn:
-            self._tell_breaker(record, each.decision)
+        for each, is_by_owner in zip(in_turn, by_owner, strict=True):
+            if not is_by_owner:
+                self._tell_breaker(record, each.decision)
         _, decision, handling = in_turn[0]
         failures = record.failures
         next_taint_at = in_turn[1].at if len(in_turn) > 1 else None
@@ -217,12 +221,10 @@ class Reconciler:
         if failures is not None:
             fire_at = max(fire_at, failures.next_try_at(handling, now.at))
         unanswered = failures is not None and failures.unanswered
-        later = record.is_by_owner(decision)
-        return Schedule(flow_of(record, handling), fire_at, failures is not None, next_taint_at, unanswered, later)
+        flow, retry = flow_of(record, handling), failures is not None
+        return Schedule(flow, fire_at, retry, next_taint_at, unanswered, came_later=by_owner[0])
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
-        if record.is_by_owner(decision):
-            return
         verdict = decision.deciding
         untolerated = verdict.toleration is None and not decision.held_seconds
         untolerated_since = record.bound.start_at if untolerated and record.bound is not None else math.inf
