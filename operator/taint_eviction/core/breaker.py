@@ -88,7 +88,7 @@ class Breaker:
         self._evicting: dict[str, set[Taint]] = {}
         # Undated taints from before this process started, with the time of their manager's last write.
         self._found: dict[str, dict[Taint, float]] = {}
-        # The latest time at which one of these began, as far as this process knows.
+        # The latest first sight of one of these that managedFields do not date.
         self._found_at = -math.inf
         # Whether something may have raised a count or a share since the last evaluation.
         self._dirty = False
@@ -128,7 +128,9 @@ class Breaker:
         undated = {taint: since.start_at for taint, since in taints.items() if taint.time_added is None}
         if undated:
             self._found[name] = undated
-            self._found_at = max(self._found_at, *undated.values())
+        # One that managedFields date after a former leader's last renewal is taken for new.
+        sighted = [taints[taint].start_at for taint in undated if taints[taint].object_time is None]
+        self._found_at = max([self._found_at, *sighted])
 
     def listed(self, fact: PodsSwept) -> list[str]:
         """Note the end of a list of pods, a node's or of all bound ones; return the nodes whose first list it is."""
@@ -156,7 +158,7 @@ class Breaker:
         self._known_due = max(self._known_due, pods)
 
     def old_until(self, epoch: float, now: Moment) -> float:
-        """Return up to which instant taints may have begun by ``epoch``: undated ones have only a later first sight."""
+        """Return up to which instant taints may have begun by ``epoch``: those without any date are seen later."""
         return max(now.instant_of(epoch), self._found_at)
 
     def too_many_due(self, due: int) -> bool:
