@@ -215,14 +215,13 @@ class Reconciler:
             if not is_by_owner:
                 self._tell_breaker(record, each.decision)
         _, decision, handling = in_turn[0]
-        failures = record.failures
+        flow, failures = flow_of(record, handling), record.failures
         next_taint_at = in_turn[1].at if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
             fire_at = max(fire_at, failures.next_try_at(handling, now.at))
         unanswered = failures is not None and failures.unanswered
-        flow, retry = flow_of(record, handling), failures is not None
-        return Schedule(flow, fire_at, retry, next_taint_at, unanswered, came_later=by_owner[0])
+        return Schedule(flow, fire_at, failures is not None, next_taint_at, unanswered, came_later=by_owner[0])
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
         verdict = decision.deciding
