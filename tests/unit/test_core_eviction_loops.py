@@ -17,7 +17,7 @@ AGENTS = ControllerRef("DaemonSet", "agents", "ds-1")
 
 def evict_at(loops: EvictionLoops, *instants: float, controller: ControllerRef | None = AGENTS) -> list[float]:
     """Note evictions at these instants; list those that showed a loop."""
-    return [at for at in instants if loops.evicted(controller, "n1", moment(at))]
+    return [at for at in instants if loops.evicted("default", controller, "n1", moment(at))]
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,14 @@ def test_only_daemon_sets_recreate_their_pods_on_the_same_node(controller: Contr
     assert evict_at(EvictionLoops(), 0, 1, 2, 3, controller=controller) == []
 
 
+def test_pods_of_another_namespace_show_no_loop_of_a_daemon_set() -> None:
+    """Their owner may name any DaemonSet as their controller."""
+    loops = EvictionLoops()
+    assert evict_at(loops, 0, 1) == []
+    assert not loops.evicted("others", AGENTS, "n1", moment(2))
+    assert evict_at(loops, 3) == [3]
+
+
 def test_loops_are_counted_until_they_have_ended() -> None:
     """A loop has ended after 600 seconds without an eviction."""
     loops = EvictionLoops()
@@ -56,9 +64,9 @@ def test_the_number_of_remembered_pairs_is_bounded(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(warnings, "_MAX_REMEMBERED", 2)
     loops = EvictionLoops()
     for second, uid in enumerate("abaca"):
-        loops.evicted(ControllerRef("DaemonSet", uid, uid), "n1", moment(second))
+        loops.evicted("default", ControllerRef("DaemonSet", uid, uid), "n1", moment(second))
     assert loops.count(moment(9)) == 1
-    assert not loops.evicted(ControllerRef("DaemonSet", "b", "b"), "n1", moment(9))
+    assert not loops.evicted("default", ControllerRef("DaemonSet", "b", "b"), "n1", moment(9))
 
 
 def end(stage: Stage, uid: str) -> list[Event]:
@@ -108,5 +116,5 @@ def test_as_many_pairs_are_remembered_as_allowed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(warnings, "_MAX_REMEMBERED", 2)
     loops = EvictionLoops()
     for second, uid in enumerate("abbbcccaaa"):
-        loops.evicted(ControllerRef("DaemonSet", uid, uid), "n1", moment(second))
+        loops.evicted("default", ControllerRef("DaemonSet", uid, uid), "n1", moment(second))
     assert loops.count(moment(10)) == 2

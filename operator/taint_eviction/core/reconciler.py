@@ -262,7 +262,8 @@ class Reconciler:
                 held_by = (stabilized(waited),)
         effects: list[Event] = [Evicted(record.ref, node_name, decision, late_seconds, controller, held_by)]
         # In a dry run no pod is recreated: the same pod would be counted.
-        if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:
+        loops = not self.dry_run and self.loops.evicted(record.ref.key.namespace, controller, node_name, now)
+        if loops and controller is not None:
             effects.append(EvictionLoop(record.ref, node_name, controller, decision.deciding.taint))
         return effects
 

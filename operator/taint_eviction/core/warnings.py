@@ -39,17 +39,21 @@ class EvictionLoops:
 
     def __init__(self) -> None:
         # In the order of their latest evictions.
-        self._series: dict[tuple[str, str], _Series] = {}
+        self._series: dict[tuple[str, str, str], _Series] = {}
 
-    def evicted(self, controller: ControllerRef | None, node_name: str, now: Moment) -> bool:
-        """Note the eviction of a pod of ``controller``; return whether it shows a loop that has not been reported."""
+    def evicted(self, namespace: str, controller: ControllerRef | None, node_name: str, now: Moment) -> bool:
+        """Note the eviction of a pod of ``controller``; return whether it shows a loop that has not been reported.
+
+        The owner of a pod may name the DaemonSet of another namespace, whose loop that does not show.
+        """
         if controller is None or controller.kind != _DAEMON_SET:
             return False
         self._forget_ended(now.at)
-        before = self._series.pop((controller.uid, node_name), None) or _Series((), told=False)
+        pair = namespace, controller.uid, node_name
+        before = self._series.pop(pair, None) or _Series((), told=False)
         latest = (*before.evicted_at, now.at)[-LOOP_EVICTIONS:]
         loops = len(latest) == LOOP_EVICTIONS and latest[-1] - latest[0] <= LOOP_SECONDS
-        self._series[controller.uid, node_name] = _Series(latest, before.told or loops)
+        self._series[pair] = _Series(latest, before.told or loops)
         if len(self._series) > _MAX_REMEMBERED:
             del self._series[next(iter(self._series))]
         return loops and not before.told
