@@ -267,6 +267,20 @@ async def test_the_output_says_that_not_all_pods_were_read(outage: DownNode, mon
     assert lines[-1] == "  not checked: Pods: only the first 1 were read"
 
 
+async def test_one_namespace_does_not_use_up_the_claims_that_are_read(
+    outage: DownNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two claims are read here; three pods of another namespace have one each, and come first."""
+    monkeypatch.setattr(failover_cluster, "MAX_CLAIMS", 2)
+    for name in ("x", "y", "z"):
+        add_claiming_pod(outage.server, name, "n1", name, namespace="a")
+        outage.server.delete("pods", name, "a", grace_period_seconds=30)
+    answer = json.loads((await outage.run("status", "--stuck", "-o", "json")).out)
+    [db] = [pod for pod in answer["pods"] if pod["name"] == "db-0"]
+    assert "volumeAttached" in [finding["cause"] for finding in db["findings"]]
+    assert answer["unchecked"] == ["PersistentVolumeClaims: only the first 2 were read"]
+
+
 async def test_a_stuck_list_changes_nothing(outage: DownNode) -> None:
     """``explain`` writes nothing, either."""
     await outage.lines("status", "--stuck")

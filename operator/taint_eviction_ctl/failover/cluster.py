@@ -4,6 +4,7 @@ by the timeout of a call, in pages, and in number.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ _READS_AT_ONCE = 10
 MAX_PODS = 5_000
 _MAX_NODES = 10_000
 _MAX_ATTACHMENTS = 10_000
-_MAX_CLAIMS = 500
+MAX_CLAIMS = 500
 # How many nodes that are not Ready have their pods listed one node after the other.
 MAX_DEAD_NODES = 100
 
@@ -203,16 +204,20 @@ class FailoverReader:
     async def _volumes(
         self, pods: Sequence[PodObject]
     ) -> tuple[Mapping[tuple[str, str], ClaimObject], tuple[AttachmentObject, ...]]:
-        """Read the claims of pods, and where their volumes are attached."""
-        wanted = list(dict.fromkeys((pod.namespace, name) for pod in pods for name in pod.claims))
-        if len(wanted) > _MAX_CLAIMS:
-            self._say(not_all("PersistentVolumeClaims", _MAX_CLAIMS))
+        """Read the claims of pods, namespaces in turns, and where their volumes are attached."""
+        turns = Counter[str]()
+        wanted: dict[tuple[str, str], int] = {}
+        for key in dict.fromkeys((pod.namespace, name) for pod in pods for name in pod.claims):
+            wanted[key] = turns[key[0]] = turns[key[0]] + 1
+        if len(wanted) > MAX_CLAIMS:
+            self._say(not_all("PersistentVolumeClaims", MAX_CLAIMS))
 
         async def read(key: tuple[str, str]) -> ClaimObject | None:
             body = await self._tried("PersistentVolumeClaims", ApiRequest("get", "persistentvolumeclaims", *key))
             return None if body is None else read_claim_object(body)
 
-        claims = {key: claim for key, claim in (await _each(wanted[:_MAX_CLAIMS], read)).items() if claim is not None}
+        first = sorted(wanted, key=wanted.__getitem__)[:MAX_CLAIMS]
+        claims = {key: claim for key, claim in (await _each(first, read)).items() if claim is not None}
         volumes = {claim.volume for claim in claims.values()}
         if not any(volumes):
             return claims, ()
