@@ -192,7 +192,7 @@ class Attempts:
         meanwhile is not deleted because budgets had refused it for long enough before.
         """
         flow = begun.schedule.flow
-        if begun.tokens is None or flow != flow_of(record, handling):
+        if begun.tokens is None or flow != flow_of(record.pod, handling):
             return False
         is_same_call = begun.work.by_eviction_api >= asks(handling, record.failures, now.at)
         if self._queue.order.wait(record.ref, now.at) is not None:

@@ -118,7 +118,7 @@ class Reconciler:
 
     def flow(self, record: PodRecord, decision: Evict, now: Moment) -> FlowKey:
         """Return the flow in which a pod to be evicted waits."""
-        return flow_of(record, self.handling(record, decision, now))
+        return flow_of(record.pod, self.handling(record, decision, now))
 
     def blocking(self, record: PodRecord, decision: Evict, now: Moment) -> WaitReason | None:
         """Return why a pod to be evicted is blocked; None if it is not."""
@@ -215,7 +215,7 @@ class Reconciler:
             if not is_by_owner:
                 self._tell_breaker(record, each.decision)
         _, decision, handling = in_turn[0]
-        flow, failures = flow_of(record, handling), record.failures
+        flow, failures = flow_of(record.pod, handling), record.failures
         next_taint_at = in_turn[1].at if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
@@ -285,7 +285,7 @@ class Reconciler:
         if decision is not None:
             handling = self.handling(record, decision, now)
             due_at, tier = self._waits_from(record, decision, now), tier_in(pod, handling)
-            flow = flow_of(record, handling) if handling.order is Order.TIERS else None
+            flow = flow_of(pod, handling) if handling.order is Order.TIERS else None
         else:
             tier = self._tier_of_ending(record, now)
             if pod.terminating:
@@ -374,7 +374,7 @@ def _grace_ends_at(pod: Pod, now: Moment) -> float:
     return now.instant_of(pod.deletion_ends_at) if now.dates_objects else now.at + pod.grace_seconds
 
 
-def flow_of(record: PodRecord, handling: Handling) -> FlowKey:
+def flow_of(pod: Pod, handling: Handling) -> FlowKey:
     """Return the flow in which a pod that is handled so waits."""
     rule = "" if handling.rule is None else handling.rule.name
-    return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.bypasses_limits)
+    return FlowKey(pod.node_name or "", pod.ref.key.namespace, rule, handling.bypasses_limits)

@@ -7,6 +7,7 @@ from taint_eviction.core.control_state import Latch, Pause
 from taint_eviction.core.decision import Ceiling
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
+from taint_eviction.core.text import many
 
 # How a pod is evicted if its node is out of service, or lost.
 BY_DELETE_OUT_OF_SERVICE = (
@@ -76,7 +77,7 @@ def shutting_down_note(left_to_kubelet: int) -> str:
     says = "it shuts down gracefully"
     if not left_to_kubelet:
         return f"{says}, and its kubelet ends its pods, too"
-    pods = "1 pod" if left_to_kubelet == 1 else f"{left_to_kubelet} pods"
+    pods = many(left_to_kubelet, "pod")
     return f"{says}, and --graceful-shutdown=wait leaves {pods} to its kubelet"
 
 

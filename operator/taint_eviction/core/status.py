@@ -186,7 +186,7 @@ class Status:
 
     def says(self, reason: WaitReason, pending: Pending, now: Moment) -> tuple[str, Pause]:
         """Return as a sentence why a pod waits, and since and until when, why, and by whom it is blocked, if known."""
-        guard, flow = self._guards.of(reason), flow_of(pending.record, pending.handling)
+        guard, flow = self._guards.of(reason), flow_of(pending.record.pod, pending.handling)
         return (reason.value, Pause()) if guard is None else (guard.text(flow), guard.says(flow, now) or Pause())
 
     def loop_count(self, now: Moment) -> int:
@@ -256,7 +256,7 @@ class Status:
         """Return whether these guards would let a pod go that is due and blocked; None: it is not due and blocked."""
         if pending.wait_reason is None or pending.wait_reason.is_place:
             return None
-        return guards.blocking(flow_of(pending.record, pending.handling), now) is None
+        return guards.blocking(flow_of(pending.record.pod, pending.handling), now) is None
 
     def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
         """Return the explanation of the pod with this name; None if it is not known."""

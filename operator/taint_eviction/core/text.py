@@ -1,4 +1,4 @@
-"""Text and JSON from outside the process, in the one form that all packages use. Pure."""
+"""Text and JSON in the one form that all packages use. Pure."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -33,3 +33,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the most similar known word; None if none is similar."""
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)
+
+
+def many(count: int, what: str) -> str:
+    """Return a number with its noun: ``1 pod``, ``2 pods``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

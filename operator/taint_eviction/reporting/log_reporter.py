@@ -12,6 +12,7 @@ from typing import Any
 
 from taint_eviction.core.events import BreakerOpened, Event, Evicted, Refused, Times
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.text import many
 from taint_eviction.files.kubernetes_times import format_rfc3339
 from taint_eviction.reporting.eviction_storm import EvictionStorm, StormTally
 from taint_eviction.reporting.status_document import utc_text
@@ -69,12 +70,11 @@ class LogReporter:
     def _stormed(self, node_name: str, tally: StormTally, over: bool) -> None:
         logger.log(
             logging.WARNING if tally.refused else logging.INFO,
-            "%s%s%s: %d pod%s evicted in %.1f s, %d refused%s",
+            "%s%s%s: %s evicted in %.1f s, %d refused%s",
             "dry run: " if self._dry_run else "",
             "the storm is over: " if over else "",
             node_name,
-            tally.evicted,
-            "" if tally.evicted == 1 else "s",
+            many(tally.evicted, "pod"),
             tally.seconds,
             tally.refused,
             f" (the last: {tally.refusal})" if tally.refused else "",

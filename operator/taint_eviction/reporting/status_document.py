@@ -24,7 +24,7 @@ from taint_eviction.core.pods import Following, InFlight, Queued, Retrying, Stab
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.sentences import bracketed
 from taint_eviction.core.status import Pending, Status
-from taint_eviction.core.text import JsonObject
+from taint_eviction.core.text import JsonObject, many
 from taint_eviction.files.kubernetes_times import format_rfc3339, format_utc
 from taint_eviction.kube.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.reporting.pending_pages import StatusPage
@@ -267,7 +267,7 @@ def _thresholds(policy: BreakerPolicy) -> list[str]:
     if policy.zone is not None:
         found.append(f"more than {policy.zone} of the nodes of a zone lost like that{_min_nodes(policy.zone)}")
     if policy.max_due is not None:
-        found.append(f"more than {policy.max_due} pod{'' if policy.max_due == 1 else 's'} due at once")
+        found.append(f"more than {many(policy.max_due, 'pod')} due at once")
     return found
 
 

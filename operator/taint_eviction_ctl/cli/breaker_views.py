@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from taint_eviction.core.sentences import replica_name
+from taint_eviction.core.text import many
 from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines
-from taint_eviction_ctl.planning.wording import many, utc
+from taint_eviction_ctl.planning.wording import utc
 
 _MAX_ROWS = 40
 _MORE = "; see taint-eviction breaker"

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
+from taint_eviction.core.text import many
 from taint_eviction.kube.api_calls import FIELD_MANAGER
 from taint_eviction_ctl.cli.tables import table_lines
-from taint_eviction_ctl.planning.wording import many, span, utc
+from taint_eviction_ctl.planning.wording import span, utc
 
 _HEADER = ("WHEN", "POD", "NODE", "BUILT-IN CONTROLLER")
 _MAX_NAMED = 5

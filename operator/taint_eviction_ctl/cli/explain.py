@@ -14,6 +14,7 @@ from taint_eviction.cli.visible import visible, visible_in
 from taint_eviction.core.decision import StayReason
 from taint_eviction.core.objects import NOT_READY, OUT_OF_SERVICE, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_NODE_LOST, BY_DELETE_OUT_OF_SERVICE, replica_name, tolerated
+from taint_eviction.core.text import many
 from taint_eviction.login.credentials import CredentialsError
 from taint_eviction.reporting.status_document import API_VERSION, ceiling_in
 from taint_eviction.runtime.ports import CallFailed
@@ -44,7 +45,7 @@ from taint_eviction_ctl.cli.status_views import due_text, keeping
 from taint_eviction_ctl.cli.tables import about_lines, fact_lines
 from taint_eviction_ctl.cli.values import one_object
 from taint_eviction_ctl.failover.document import unread_document
-from taint_eviction_ctl.planning.wording import and_list, many, since, span, utc
+from taint_eviction_ctl.planning.wording import and_list, since, span, utc
 
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
 # What a document says of the replica: all that is true of another pod of the name, too.

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from taint_eviction.core.objects import OUT_OF_SERVICE
+from taint_eviction.core.text import many
 from taint_eviction_ctl.cli.tables import table_lines, wrapped
 from taint_eviction_ctl.failover.cluster import Terminating
 from taint_eviction_ctl.failover.wording import ends
-from taint_eviction_ctl.planning.wording import many, span, utc
+from taint_eviction_ctl.planning.wording import span, utc
 
 _HEADER = ("SINCE", "POD", "CAUSES")
 # How many different first steps are shown per node.

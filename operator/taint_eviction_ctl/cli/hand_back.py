@@ -20,6 +20,7 @@ from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.instants import LATE_WRITE_SECONDS
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import many
 from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION
 from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.item_lists import list_items
@@ -33,7 +34,6 @@ from taint_eviction_ctl.cli.giving_back import GivingBack, MarkedPod, give_back_
 from taint_eviction_ctl.installation.adoption_right import AdoptionRight, RightKept
 from taint_eviction_ctl.installation.pretenders import that_may
 from taint_eviction_ctl.installation.replicas import CONTROLLER, read_replicas
-from taint_eviction_ctl.planning.wording import many
 
 _ASK_AGAIN_SECONDS = 1.0
 # A replica that read the control state just before the order may acquire the Lease just after it, without knowing it.

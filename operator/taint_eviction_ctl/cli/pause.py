@@ -22,7 +22,7 @@ from taint_eviction.core.control_state import (
 )
 from taint_eviction.core.label_selectors import IN, NOT_IN, Requirement, parse_selector, requirement
 from taint_eviction.core.objects import ZONE_LABEL
-from taint_eviction.core.text import JsonObject, did_you_mean
+from taint_eviction.core.text import JsonObject, did_you_mean, many
 from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
@@ -44,7 +44,6 @@ from taint_eviction_ctl.cli.documents import echo_document
 from taint_eviction_ctl.cli.flags import output_flag, repeated_flag, verb
 from taint_eviction_ctl.cli.releasing import count_going, must_agree, release_document, release_flags, tell_leader, told
 from taint_eviction_ctl.cli.values import NODE_KINDS, ZONE_KINDS
-from taint_eviction_ctl.planning.wording import many
 
 # Only a clock that was never set is wrong by this much.
 _MAX_OFF_SECONDS = 30 * 86_400.0

@@ -22,7 +22,7 @@ from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.text import did_you_mean
+from taint_eviction.core.text import did_you_mean, many
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.kube.state_config_map import StateConfigMap
@@ -59,7 +59,7 @@ from taint_eviction_ctl.planning.holding import add_holders
 from taint_eviction_ctl.planning.inventory import Inventory
 from taint_eviction_ctl.planning.plan import Plan, make_plan
 from taint_eviction_ctl.planning.rehearsal import Conditions
-from taint_eviction_ctl.planning.wording import many, moment, skipped_kinds
+from taint_eviction_ctl.planning.wording import moment, skipped_kinds
 
 # Arguments that kubectl taint takes where plan takes files.
 _TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?")

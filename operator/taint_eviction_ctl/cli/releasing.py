@@ -16,6 +16,7 @@ from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope, Release
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.sentences import replica_name
+from taint_eviction.core.text import many
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.kube.lease import KubernetesLease
 from taint_eviction.kube.release_query import release_text
@@ -25,7 +26,6 @@ from taint_eviction_ctl.cli.control_state import Reached, state_flags
 from taint_eviction_ctl.cli.status import with_further_pages
 from taint_eviction_ctl.planning.budgets import violated_budgets
 from taint_eviction_ctl.planning.cluster import read_namespaces
-from taint_eviction_ctl.planning.wording import many
 
 MAX_PODS = 100_000
 # A release is often urgent while the API server is slow: the longest wait for pods, and the longest for budgets.

@@ -10,11 +10,12 @@ import click
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.control_state import selector_scope
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, replica_name, tolerated
+from taint_eviction.core.text import many
 from taint_eviction.reporting.status_document import ceiling_in
 from taint_eviction_ctl.cli.breaker_views import breaker_line, criteria_lines
 from taint_eviction_ctl.cli.control_state import MAX_NAMES, some
 from taint_eviction_ctl.cli.tables import bad, bold, doubtful, good, table_lines
-from taint_eviction_ctl.planning.wording import many, span, utc
+from taint_eviction_ctl.planning.wording import span, utc
 
 _STATES = {"inFlight": "in flight", "due": "due", "retrying": "retrying", "blocked": "blocked", "held": "held"}
 # By the displayed word.

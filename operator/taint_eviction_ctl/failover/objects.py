@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from taint_eviction.core.objects import OUT_OF_SERVICE
+from taint_eviction.core.objects import OUT_OF_SERVICE, ControllerRef
 from taint_eviction.core.text import one_line
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.kube.json_fields import NOTHING
@@ -19,15 +19,6 @@ _LEASE_SECONDS = 40.0
 _TOLERATED_AHEAD_SECONDS = 5.0
 
 Body = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerReference:
-    """The owner that controls a pod."""
-
-    kind: str
-    name: str
-    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class PodObject:
     deletion_epoch: float | None
     grace_seconds: float | None
     finalizers: tuple[FinalizerEntry, ...]
-    owner: ControllerReference | None
+    owner: ControllerRef | None
     template_hash: str
     claims: tuple[str, ...]
     running: tuple[str, ...]
@@ -224,10 +215,10 @@ def _manager_of(finalizer: str, metadata: Body) -> str:
     return ""
 
 
-def _owner(metadata: Body) -> ControllerReference | None:
+def _owner(metadata: Body) -> ControllerRef | None:
     for each in _objects(metadata.get("ownerReferences")):
         if each.get("controller") is True:
-            return ControllerReference(_text(each, "kind"), _text(each, "name"), _text(each, "uid"))
+            return ControllerRef(_text(each, "kind"), _text(each, "name"), _text(each, "uid"))
     return None
 
 

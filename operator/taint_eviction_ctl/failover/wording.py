@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from taint_eviction.core.objects import OUT_OF_SERVICE
+from taint_eviction.core.objects import OUT_OF_SERVICE, ControllerRef
+from taint_eviction.core.text import many
 from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction_ctl.failover.objects import (
     SHUT_DOWN,
     AttachmentObject,
     ClaimObject,
-    ControllerReference,
     FinalizerEntry,
     NodeLease,
     NodeObject,
     PodObject,
 )
-from taint_eviction_ctl.planning.wording import many, span
+from taint_eviction_ctl.planning.wording import span
 
 _MAX_CONTAINERS = 3
 # Where to look, what to ask a technician, and how to find out which machine it is.
@@ -295,7 +295,7 @@ def volume_not_attached(claim: ClaimObject, attachment: AttachmentObject) -> Fin
 # The replacement
 
 
-def replacement_waits_for_name(owner: ControllerReference) -> Finding:
+def replacement_waits_for_name(owner: ControllerRef) -> Finding:
     """A StatefulSet never runs two pods of one name."""
     return Finding(
         Cause.REPLACEMENT,
@@ -310,7 +310,7 @@ def not_recreated() -> Finding:
     return Finding(Cause.BARE, text, "create it again yourself, if it is needed")
 
 
-def replacement_pending(pending: PodObject, owner: ControllerReference, others: int, volume: str) -> Finding:
+def replacement_pending(pending: PodObject, owner: ControllerRef, others: int, volume: str) -> Finding:
     """The replacement was created, and does not start."""
     more = f" (and {many(others, 'other')})" if others else ""
     text = f"{pending.name}{more}, which {owner.kind} {owner.name} created since then, is Pending: "

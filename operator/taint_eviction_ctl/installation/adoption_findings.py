@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from taint_eviction.core.adoption import unexplained_marks
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.text import JsonObject
+from taint_eviction.core.text import JsonObject, many
 from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION
 from taint_eviction.kube.api_calls import ApiCalls, ApiRequest
 from taint_eviction.kube.control_state_data import read_control_state
@@ -63,8 +63,7 @@ class AdoptionFindings:
         if adopts:
             found += [each async for each in self._while_adopting(pods, state, leads)]
         elif pods.noted and elsewhere:
-            said = f"the countdowns of {_many(pods.noted)} are taken over by the installation of Lease {elsewhere}"
-            found.append((True, said, ""))
+            found.append((True, f"{_taken_over(pods)} by the installation of Lease {elsewhere}", ""))
         elif pods.noted:
             advice = (
                 "look at the leader's log, start it with --adopt (components/adopt), or run taint-eviction hand-back"
@@ -85,7 +84,7 @@ class AdoptionFindings:
             said = f"{_named(pods.unexplained)} {verb} a taint for 9223372036854775807 s, and nobody noted why"
             advice = "a tenant may have written that; if not, set their tolerationSeconds as their owner has them"
             found.append((False, said, advice))
-        return found or ([(True, f"the countdowns of {_many(pods.noted)} are taken over", "")] if adopts else [])
+        return found or ([(True, _taken_over(pods), "")] if adopts else [])
 
     async def _pods(self) -> _Pods:
         pods = _Pods([], [], [])
@@ -130,9 +129,9 @@ def _look_at(body: JsonObject) -> _Pods | None:
     return found if any(found) else None
 
 
-def _many(names: list[str]) -> str:
-    return "1 pod" if len(names) == 1 else f"{len(names)} pods"
+def _taken_over(pods: _Pods) -> str:
+    return f"the countdowns of {many(len(pods.noted), 'pod')} are taken over"
 
 
 def _named(names: list[str]) -> str:
-    return f"{_many(names)} ({', '.join(names[:_MAX_NAMES])}{', …' if len(names) > _MAX_NAMES else ''})"
+    return f"{many(len(names), 'pod')} ({', '.join(names[:_MAX_NAMES])}{', …' if len(names) > _MAX_NAMES else ''})"

@@ -16,7 +16,7 @@ from taint_eviction.core.control_state import ControlState, PauseScope
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.sentences import bracketed, replica_name
-from taint_eviction.core.text import one_line
+from taint_eviction.core.text import many, one_line
 from taint_eviction.files.kubernetes_times import parse_rfc3339
 from taint_eviction.kube.answers import Outcome
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
@@ -240,7 +240,7 @@ class Installation:
         troubles = dict(await asyncio.gather(*(self._trouble(replica) for replica in replicas)))
         ready = [replica for replica in replicas if replica.ready and not troubles[replica.name]]
         nodes = {replica.node for replica in ready}
-        said = f"{_many(len(replicas), 'replica')}, {len(ready)} ready, on {_many(len(nodes), 'node')}"
+        said = f"{many(len(replicas), 'replica')}, {len(ready)} ready, on {many(len(nodes), 'node')}"
         said = "; ".join([said, *(f"{name}: {why}" for name, why in troubles.items() if why)])
         if not ready:
             advice = "none of them evicts; look at the pods: kubectl describe pod"
@@ -524,7 +524,7 @@ class Installation:
         if not manager.pods:
             advice = "no pod of kube-controller-manager can be seen (k3s, managed): look at its flags or its log"
             return [CheckResult(check, State.UNCHECKED, "whether it is switched off", advice)]
-        said = f"switched off in {_many(manager.pods, 'kube-controller-manager')}"
+        said = f"switched off in {many(manager.pods, 'kube-controller-manager')}"
         if beside.runs is False:
             advice = (
                 "nobody evicts: install this controller, or let it run, or take -taint-eviction-controller out of"
@@ -674,7 +674,7 @@ class Installation:
                 found.append(CheckResult("answers", State.WRONG, f"{replica.name}: {answer.failure}", advice))
         if not asked:
             raise NotChecked("no replica runs" if replicas else "there is no replica to ask")
-        said = f"{_many(len(asked), 'replica')} {'serves' if len(asked) == 1 else 'serve'} status and metrics"
+        said = f"{many(len(asked), 'replica')} {'serves' if len(asked) == 1 else 'serve'} status and metrics"
         return found or [CheckResult("answers", State.FINE, said)]
 
     async def _ask_status(self, replica: Replica) -> ApiAnswer:
@@ -756,10 +756,6 @@ def _built_in_active(manager: _Manager, runs: bool | None) -> CheckResult:
 
 def _all(leases: Iterable[NamespacedName]) -> str:
     return " and ".join(map(str, sorted(leases)))
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def built_in_active(pod: object) -> bool:

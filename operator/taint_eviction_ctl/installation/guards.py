@@ -13,7 +13,7 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy
 from taint_eviction.kube.api_calls import ApiRequest
-from taint_eviction.kube.control_state_data import BREAKER_KEY
+from taint_eviction.kube.control_state_data import ADOPTS_KEY, BREAKER_KEY
 from taint_eviction.kube.json_fields import as_list, as_object, as_text
 from taint_eviction_ctl.installation.replicas import CONTROLLER, Replica
 
@@ -22,7 +22,6 @@ POLICY_FILE = "taint-eviction-policy"
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
-_ADOPTS_KEY = "adopts"
 # How the policy of a static pod names its user.
 _USER = re.compile(r"request\.userInfo\.username == '([^']+)'")
 
@@ -81,7 +80,7 @@ async def find_lost_guards(read: Read, lease: NamespacedName, replicas: Sequence
             " is to go, run breaker reset and remove the key"
         )
         found.append((False, said, advice))
-    if _ADOPTS_KEY in data and not any(replica.adopts for replica in replicas):
+    if ADOPTS_KEY in data and not any(replica.adopts for replica in replicas):
         said = f"the ConfigMap {lease} says that countdowns are taken over, and no replica has --adopt"
         advice = "apply the overlay with components/adopt again, or run taint-eviction hand-back"
         found.append((False, said, advice))

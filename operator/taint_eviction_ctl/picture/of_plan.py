@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.objects import NO_EXECUTE
+from taint_eviction.core.text import many
 from taint_eviction_ctl.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
 from taint_eviction_ctl.planning.plan import Plan, PlannedNode
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
-from taint_eviction_ctl.planning.wording import held_by, many, moment, notes, paused, summary, why
+from taint_eviction_ctl.planning.wording import held_by, moment, notes, paused, summary, why
 
 # A countdown of years would reduce everything else to a point: the axis ends here, and names later deadlines at its
 # end.

@@ -9,9 +9,9 @@ from collections import Counter
 from taint_eviction.core.adoption import has_countdown, may_be_marked
 from taint_eviction.core.decision import counted_seconds
 from taint_eviction.core.objects import Pod
+from taint_eviction.core.text import many
 from taint_eviction_ctl.planning.plan import Plan
 from taint_eviction_ctl.planning.planned_pod import PlannedPod
-from taint_eviction_ctl.planning.wording import many
 
 
 def add_adoption(plan: Plan, adopt_from_seconds: float, stopped: bool = False) -> None:

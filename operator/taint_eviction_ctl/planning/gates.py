@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from taint_eviction.core.text import many
 from taint_eviction_ctl.planning.plan import Plan
-from taint_eviction_ctl.planning.wording import many
 
 _MORE_THAN = re.compile(r"more-than=(\d{1,9})(%?)", re.ASCII)
 

@@ -3,10 +3,10 @@
 The guards are ``core.guards``; this module asks them about each pod, as of the time at which it would leave.
 """
 
-from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.guards import GuardList, guards_of
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.reconciler import flow_of
 from taint_eviction.files.kubernetes_times import format_utc
 from taint_eviction_ctl.planning.plan import Plan, rehearse
 from taint_eviction_ctl.planning.planned_pod import Holder, PlannedPod
@@ -43,7 +43,6 @@ def _blocking(pod: PlannedPod, guards: GuardList, now: Moment) -> tuple[Holder, 
     if pod.handling is None or pod.adopted is False:
         return ()
     at = max(now.at, pod.leaves_at or 0.0)
-    rule = "" if pod.handling.rule is None else pod.handling.rule.name
-    flow = FlowKey(pod.facts.pod.node_name or "", pod.ref.key.namespace, rule, pod.handling.bypasses_limits)
+    flow = flow_of(pod.facts.pod, pod.handling)
     blocking = guards.blocking_then(flow, now._replace(at=at, server_epoch=now.epoch_of(at)))
     return tuple(Holder(each.reason.name.lower(), each.named(flow), each.ends) for each in blocking)

@@ -9,6 +9,7 @@ from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment, TimeSource
 from taint_eviction.core.objects import LIFECYCLE_KEYS
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.core.text import many
 from taint_eviction.files.kubernetes_times import format_utc, parse_rfc3339
 from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction_ctl.planning.forecast import PodForecast
@@ -274,11 +275,6 @@ def _unknown(plan: Plan) -> str:
 def _unread(plan: Plan) -> str:
     count = plan.inventory.unread
     return "" if not count else f"; INCOMPLETE: {many(count, 'part')} of the input could not be read"
-
-
-def many(count: int, what: str) -> str:
-    """Return a number with its noun: ``1 pod``, ``2 pods``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def and_list(words: Sequence[str]) -> str:

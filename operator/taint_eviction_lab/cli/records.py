@@ -3,8 +3,8 @@
 import codecs
 
 from taint_eviction.cli.visible import complain
+from taint_eviction.core.text import many
 from taint_eviction.files.marked_yaml import Malformed, Problem
-from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
 
 # How many reasons are named for which lines are skipped.

@@ -7,7 +7,7 @@ from typing import TextIO
 import click
 
 from taint_eviction.cli.visible import visible
-from taint_eviction_ctl.planning.wording import many
+from taint_eviction.core.text import many
 from taint_eviction_lab.cli.comparison_views import comparison_lines
 from taint_eviction_lab.simulation.against import AgainstModel
 from taint_eviction_lab.simulation.expectations import PodTimeline, Verdict, happens, seconds_of

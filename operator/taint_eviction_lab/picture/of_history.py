@@ -2,8 +2,8 @@
 
 from taint_eviction.core.decision import Ceiling
 from taint_eviction.core.sentences import tolerated
+from taint_eviction.core.text import many
 from taint_eviction_ctl.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
-from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.history.happening import Happening
 from taint_eviction_lab.history.record import RunRecord
 from taint_eviction_lab.picture.overdue import BREAKER, Holds

@@ -11,17 +11,19 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_tran
 from fake_apiserver.node_lifecycle import NodeLifecycleController
 from fake_apiserver.status import StatusError
 from taint_eviction.core.control_state import EVERYTHING, PauseScope, selector_scope
-from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.objects import SHUTTING_DOWN, NamespacedName
 from taint_eviction.core.policy import PolicyRule
+from taint_eviction.core.text import JsonObject
 from taint_eviction.files import short_forms
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.files.policy_file import PolicyReading
+from taint_eviction.kube.condition_patches import CONDITION_TYPE
+from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation import node_steps, pod_steps
 from taint_eviction_lab.simulation.cluster import BUDGETS, Impossible, create_budget, later
 from taint_eviction_lab.simulation.faults import CallFault, CallKind, Picked
 from taint_eviction_lab.simulation.keywords import Key, first_key, read_mapping
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.node_steps import KUBECTL
 from taint_eviction_lab.simulation.object_file import ObjectReading, named
 from taint_eviction_lab.simulation.stage import WATCHES, ReplayStage
@@ -29,7 +31,6 @@ from taint_eviction_lab.simulation.timeline import TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import server_time, virtual_now
 
 _WRITTEN = "taint-eviction-lab/written"
-_SHUTTING_DOWN = "node is shutting down"
 
 
 class Action:
@@ -406,7 +407,7 @@ class ShutDown(Action):
         """Write the condition as the kubelet does, and silence it later."""
         heartbeats, cluster = _lifecycle(stage).heartbeats, stage.cluster
         node, now = cluster.body("nodes", self.node), cluster.clock.timestamp()
-        cluster.update("nodes", kube.with_readiness(node, "False", _SHUTTING_DOWN, now), manager="kubelet")
+        cluster.update("nodes", kube.with_readiness(node, "False", SHUTTING_DOWN, now), manager="kubelet")
         later(self.for_seconds, heartbeats.silence, self.node)
 
 
@@ -587,7 +588,7 @@ class ResetCondition(Action):
     async def perform(self, stage: ReplayStage) -> None:
         """Write the pod."""
         now = stage.cluster.clock.timestamp()
-        _write_pod(stage, self.pod, lambda pod: kube.with_condition(pod, kube.CONDITION_TYPE, "False", now))
+        _write_pod(stage, self.pod, lambda pod: kube.with_condition(pod, CONDITION_TYPE, "False", now))
 
 
 @action("setHold")
@@ -599,7 +600,7 @@ class SetHold(Action):
 
     async def perform(self, stage: ReplayStage) -> None:
         """Write the pod."""
-        _write_pod(stage, self.pod, lambda pod: kube.with_annotations(pod, {kube.HOLD_ANNOTATION: self.hold}))
+        _write_pod(stage, self.pod, lambda pod: kube.with_annotations(pod, {HOLD_ANNOTATION: self.hold}))
 
 
 @action("annotate")

@@ -13,6 +13,7 @@ from fake_apiserver.resources import RESOURCES
 from fake_apiserver.status import StatusError
 from taint_eviction.core.objects import MARK_SECONDS, NamespacedName
 from taint_eviction.core.pod_parts import ALL_PARTS
+from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.adoptions import Adoptions
 from taint_eviction.kube.answers import Outcome, outcome_of, read_refusal
 from taint_eviction.kube.api_calls import ApiAnswer, ApiCalls, ApiRequest
@@ -22,7 +23,6 @@ from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.pod_writes import failure_of
 
 _CONFLICT, _BAD_REQUEST = 409, 400

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from taint_eviction.core.built_in import SAME_SECONDS
-from taint_eviction_ctl.planning.wording import many
+from taint_eviction.core.text import many
 from taint_eviction_lab.built_in.version import BuiltIn, BuiltInVersion
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.scenario import Scenario

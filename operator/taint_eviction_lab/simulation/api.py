@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
+from taint_eviction.core.text import JsonObject
 from taint_eviction.runtime.ports import CallFailed, Page, Ready
 from taint_eviction_lab.simulation.calls import World
 from taint_eviction_lab.simulation.cluster import bound_to
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
 AnswerT = TypeVar("AnswerT")

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod
+from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.answers import failure_reason, is_certain, is_denial, is_evacuation, may_pass
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 from taint_eviction.runtime.read_waits import ReadWaits
@@ -21,7 +22,6 @@ from taint_eviction.runtime.watch_listener import Interpret
 from taint_eviction_lab.simulation.audit import Auditor, Phase, Trace, unaudited
 from taint_eviction_lab.simulation.cluster import SimulatedCluster, later
 from taint_eviction_lab.simulation.faults import NO_FAULT, READS, CallFault, CallFaults, CallKind
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import ProcessClock, ServerClocks, virtual_now

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Annotated, Self, TypeVar, cast, dataclass_transform
 
 from taint_eviction.core.objects import MARK_SECONDS
+from taint_eviction.core.text import many
 from taint_eviction.files.marked_yaml import Marked, described
-from taint_eviction_ctl.planning.wording import many
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.keywords import Key, read_mapping
 from taint_eviction_lab.simulation.object_file import ObjectReading, named

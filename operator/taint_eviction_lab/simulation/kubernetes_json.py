@@ -7,12 +7,9 @@ empty.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from taint_eviction.core.objects import MARK_SECONDS
-from taint_eviction.core.text import JsonObject as JsonObject  # noqa: PLC0414 - other modules import it from here
-
-HOLD_ANNOTATION = "taint-eviction/hold"
-ZONE_LABEL = "topology.kubernetes.io/zone"
-CONDITION_TYPE = "DisruptionTarget"
+from taint_eviction.core.objects import MARK_SECONDS, ZONE_LABEL
+from taint_eviction.core.text import JsonObject
+from taint_eviction.kube.condition_patches import CONDITION_TYPE
 
 
 def part_of(body: Mapping[str, Any], part: str) -> Mapping[str, Any]:

@@ -4,9 +4,9 @@ A step raises ``StatusError`` if the API server refuses it, ``Impossible`` if it
 """
 
 from fake_apiserver.ownership import Manager, track
+from taint_eviction.core.text import JsonObject
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.virtual_clock import timestamp, virtual_now
 
 # The manager in managedFields that changes taints, if a scenario names none.

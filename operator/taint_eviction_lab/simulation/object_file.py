@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import JsonObject
 from taint_eviction.files import short_forms
 from taint_eviction.files.durations import parse_seconds
 from taint_eviction.files.marked_yaml import Marked, Reading, described
+from taint_eviction.kube.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction_lab.simulation import kubernetes_fields as known
 from taint_eviction_lab.simulation import kubernetes_json as kube
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.replica import BUILT_IN
 from taint_eviction_lab.simulation.virtual_clock import timestamp
 
@@ -210,7 +211,7 @@ class ObjectReading(Reading):
             parts = self._parts(at, known.POD_SHORT, "a pod", known.POD_SPEC, known.POD_STATUS)
             body = self._assemble(parts, {"spec": self._pod_spec, "status": self._pod_status})
             if (hold := body["metadata"].pop("hold", None)) is not None:
-                body = kube.with_annotations(body, {kube.HOLD_ANNOTATION: hold})
+                body = kube.with_annotations(body, {HOLD_ANNOTATION: hold})
             found = self._bound(self._named(parts, body, at.line, "a pod"), parts)
         for body in found:
             body["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)

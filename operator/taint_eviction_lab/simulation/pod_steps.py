@@ -13,13 +13,13 @@ from fake_apiserver.kubelet import fresh_pod
 from fake_apiserver.patching import json_patch
 from taint_eviction.core.adoption import CountdownChange, noted_places
 from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION, change_patch, read_note
 from taint_eviction.kube.condition_patches import mark_patch
 from taint_eviction.kube.json_fields import Unreadable
 from taint_eviction.kube.taints_and_tolerations import read_tolerations
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster, later
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
 _DEFAULT_GRACE_SECONDS = 30

@@ -15,6 +15,7 @@ from fake_apiserver.resources import RESOURCES
 from fake_apiserver.status import StatusError
 from fake_apiserver.strategic import strategic_merge_patch
 from taint_eviction.core.objects import MARK_SECONDS, NamespacedName, Pod, PodRef
+from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION, JsonPatch
 from taint_eviction.kube.answers import (
     Outcome,
@@ -32,7 +33,6 @@ from taint_eviction.kube.evictions import block_of, eviction_body
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import SimulatedCluster
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.timeline import BY_EVICTION, Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import JsonObject
 from taint_eviction.files.marked_yaml import Malformed, Problem
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction_lab.simulation import kubernetes_json as kube
@@ -138,7 +139,7 @@ class _Replay:
         pods = tuple(sorted(self._pods))
         return ReplayResult(self._scenario, timeline, verdicts, ended_at, pods, tuple(histories))
 
-    def _note_name(self, body: kube.JsonObject) -> None:
+    def _note_name(self, body: JsonObject) -> None:
         key = NamespacedName(body["metadata"]["namespace"], body["metadata"]["name"])
         self._names.add(key)
         self._pods.add((str(key), body["metadata"]["uid"]))

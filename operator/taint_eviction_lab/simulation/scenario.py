@@ -11,12 +11,12 @@ from typing import Any
 
 from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.text import JsonObject
 from taint_eviction.files.marked_yaml import Malformed, Marked, load
 from taint_eviction.settings import Settings
 from taint_eviction_lab.built_in.version import BuiltIn
 from taint_eviction_lab.simulation.actions import ACTIONS, OLD_ACTIONS, ScenarioStep, read_selector
 from taint_eviction_lab.simulation.expectations import BreakerExpectation, Expectation, read_expectations
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.settings_file import SettingsReading
 from taint_eviction_lab.simulation.virtual_clock import RIGHT_CLOCKS, ClockSettings, server_time
 

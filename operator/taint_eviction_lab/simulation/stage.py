@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.text import JsonObject
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
 from taint_eviction_lab.built_in.version import BuiltIn
@@ -97,9 +98,9 @@ class ReplayStage:
 
     def give(
         self,
-        nodes: Iterable[kube.JsonObject],
-        pods: Iterable[kube.JsonObject],
-        budgets: Iterable[kube.JsonObject] = (),
+        nodes: Iterable[JsonObject],
+        pods: Iterable[JsonObject],
+        budgets: Iterable[JsonObject] = (),
         control_state: ControlState | None = None,
     ) -> None:
         """Create the objects that exist from the beginning; budgets are already counted, and kubelets have reported."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from fake_apiserver.records import Change, Selection, StoredObject
 from fake_apiserver.resources import RESOURCES
+from taint_eviction.core.text import JsonObject
 from taint_eviction.runtime.ports import CallFailed, NodesScope, WatchEnded, WatchListener, WatchScope
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.cluster import SimulatedCluster, bound_to
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
 _BOOKMARK_SECONDS = 60.0
