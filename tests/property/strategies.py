@@ -17,7 +17,7 @@ _NO_SHRINKING = (Phase.explicit, Phase.generate)
 settings.register_profile(
     "anew",
     deadline=None,
-    max_examples=200,
+    max_examples=100,
     print_blob=True,
     report_multiple_bugs=False,  # the first bug is enough, and is found sooner
     suppress_health_check=[HealthCheck.too_slow],
