@@ -8,7 +8,7 @@ from tests.memory import kept
 from tests.unit.builders import Stage, epoch, moment, node, own_latch, pod, ref, taint, tolerates
 from tests.unit.hints import hints
 
-from taint_eviction.core.breaker import TaintSurge
+from taint_eviction.core.breaker import TaintSurge, TriedBefore
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
@@ -692,6 +692,30 @@ def test_a_new_process_knows_that_a_person_knows_what_was_due_at_the_last_reset(
     assert opened.latch.cause == "8 pods due at once, more than 2"
 
 
+def test_what_a_former_leader_has_tried_in_vain_is_known_once() -> None:
+    """Eight pods, however often the breaker evaluates; the sixth that is due beside them opens it."""
+    stage, tried = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2)), TriedBefore(8, epoch(0))
+    taint_nodes(stage, 0, pods=8)
+    assert [stage.brain.evaluate(moment(at), tried_before=tried) for at in (0, 1, 2)] == [[], [], []]
+    taint_nodes(stage.at(3), 1, pods=6)
+    cause = "14 pods due at once, more than 5"
+    assert stage.brain.evaluate(moment(3), tried_before=tried) == [BreakerOpened(own_latch(epoch(3), cause))]
+
+
+def test_pods_tried_in_vain_count_unless_they_are_blocked() -> None:
+    """The next leader counts no blocked pod as due; while the breaker is open, the former one has let none through."""
+    stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
+    taint_nodes(stage, 0, pods=3)
+    stage.lists("n0")
+    stage.at(2).evaluate()
+    for work in stage.take():
+        stage.finish(work, blocked(60))
+    assert stage.brain.tried_in_vain() == 3
+    for control_state in (ControlState(nodes={"n0": Pause()}), ControlState(latch=Latch(epoch(2), "by hand"))):
+        stage.order(control_state)
+        assert stage.brain.tried_in_vain() == 0
+
+
 def test_too_many_due_pods_open_the_breaker() -> None:
     """Six pods are due on two of twelve nodes; a pod whose deadline has not come does not count."""
     stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
@@ -1006,6 +1030,15 @@ def test_rules_choose_the_mode_by_the_taint_that_decides() -> None:
     assert uids(stage.at(7).take()) == ["db"]
 
 
+def test_a_rule_shortens_tolerations_on_the_nodes_that_it_selects_alone() -> None:
+    """A pod of another pool keeps its own seconds."""
+    gpu = PolicyRule("gpu", node_selector=parse_selector("pool=gpu"), max_toleration_seconds=5)
+    stage = Stage(eviction=EvictionPolicy(rules=(gpu,)))
+    stage.sees(replace(node(taint()), labels={"pool": "gpu"}), node(taint(), name="n2"))
+    stage.sees(pod(tolerates(30)), pod(tolerates(30), name="other", uid="other", on="n2"))
+    assert stage.deadlines() == {"a": 5, "other": 30}
+
+
 # Several taints that are due
 
 NOT_YET = PolicyRule("not yet", taint_keys=("k1",), pause=True)
@@ -1208,6 +1241,17 @@ def test_patience_begins_anew_after_a_rule_that_paused() -> None:
     paused = PolicyRule("not yet", pause=True)
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, rules=(paused,)))
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0))
+    assert attempt(stage.at(40), blocked(999)) is True
+    assert stage.next_at() == 100
+
+
+def test_patience_begins_anew_after_a_hold_of_its_owner() -> None:
+    """The owner holds the pod from 15 to 20; the budget is not asked before it may be."""
+    policy = EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0)
+    stage = Stage(DecisionPolicy(max_hold_seconds=600.0), eviction=policy)
+    stage.sees(node(taint()), pod(tolerates(10)))
+    assert attempt(stage.at(10), blocked(40)) is True
+    stage.at(15).sees(pod(tolerates(10), hold_seconds=10.0))
     assert attempt(stage.at(40), blocked(999)) is True
     assert stage.next_at() == 100
 

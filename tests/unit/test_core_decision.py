@@ -16,7 +16,7 @@ from taint_eviction.core.decision import (
     decide,
 )
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource, sight
-from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, UNREACHABLE, Pod, Toleration
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, OUT_OF_SERVICE, UNREACHABLE, Pod, Toleration
 
 
 def decided(which: Pod, *taints: SeenTaint, bound_at: float = 0.0) -> Decision:
@@ -372,6 +372,15 @@ def test_the_hold_begins_with_the_deadline() -> None:
     decision = held(60.0, 600, tolerates(30))
     assert isinstance(decision, Evict)
     assert decision.fire_at == 7 + 30 + 60
+
+
+def test_no_owner_holds_a_pod_against_a_machine_that_is_off() -> None:
+    """The hold counts against other taints of that node, and against this one while the node is ready."""
+    which, policy = pod(hold_seconds=60.0), DecisionPolicy(max_hold_seconds=600)
+    taints = [seen(taint(), 7), seen(taint(OUT_OF_SERVICE), 9)]
+    off = decide(which, since(0), taints, policy, out_of_service=True)
+    assert [each.due_at for each in off.verdicts] == [67, 9]
+    assert [each.due_at for each in decide(which, since(0), taints, policy).verdicts] == [67, 69]
 
 
 def test_a_pod_with_an_infinite_hold_stays_if_the_maximum_is_infinite() -> None:

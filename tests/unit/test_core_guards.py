@@ -72,6 +72,7 @@ def test_each_pause_holds_its_scope() -> None:
     assert it.blocking_all(moment(0)) is None
     assert it.blocking_flow(FlowKey("n1", "shop", "")) is WaitReason.NODE_PAUSED
     assert it.blocking_flow(FlowKey("n2", "shop", "")) is WaitReason.NAMESPACE_PAUSED
+    assert it.blocking_flow(FlowKey("n2", "bank", "")) is WaitReason.NAMESPACE_PAUSED
     assert it.blocking_flow(FlowKey("n2", "n1", "shop")) is None
     assert it.pauses() == {"whole": 0, "selector": 0, "node": 1, "namespace": 2}
     ordered(it, 1, ControlState(cluster=Pause()))
@@ -108,6 +109,17 @@ def test_the_breaker_is_the_reason_before_a_pause() -> None:
     assert it.blocking_all(moment(0)) is WaitReason.BREAKER_OPEN
 
 
+def test_what_blocks_all_evictions_is_the_reason_before_what_blocks_a_flow() -> None:
+    """It ends for all; a rule comes before pauses of nodes, and these before one of a namespace."""
+    flow, policy = FlowKey("n1", "shop", "gpu"), EvictionPolicy(rules=(PolicyRule("gpu", pause=True),))
+    state = ControlState(Pause(), {"n1": WHY}, {"shop": WHY}, selectors={"pool": WHY})
+    expected = [WaitReason.PAUSED, WaitReason.RULE_PAUSED, WaitReason.SELECTOR_PAUSED, WaitReason.NODE_PAUSED]
+    expected.append(WaitReason.NAMESPACE_PAUSED)
+    it = guards_of(state, policy, {"n1": KnownNode(replace(node(), labels={"pool": "gpu"}), 0.0)})
+    assert it.blocking(flow, moment(0)) is WaitReason.PAUSED
+    assert [each.reason for each in it.blocking_then(flow, moment(0))] == expected
+
+
 def test_a_pod_whose_node_is_off_waits_for_a_pause_and_not_for_a_breaker_that_others_opened() -> None:
     """A latch because of such nodes blocks it, and so does one that is not readable."""
     off = FlowKey("n1", "shop", "", bypasses_limits=True)
@@ -122,6 +134,22 @@ def test_a_pod_whose_node_is_off_waits_for_a_pause_and_not_for_a_breaker_that_ot
         ordered(it, 1, ControlState(latch=latch))
         assert it.blocking(off, moment(2)) is reason
         assert it.blocking(off._replace(bypasses_limits=False), moment(2)) is WaitReason.BREAKER_OPEN
+        ordered(it, 3, ControlState(cluster=Pause(), latch=latch))
+        assert it.blocking(off, moment(4)) is (reason or WaitReason.PAUSED)
+
+
+def test_releasing_a_pause_releases_nothing_that_the_breaker_blocks() -> None:
+    """Asked before people release it; rules and other pauses block on, too. What is in force stays."""
+    paused = ControlState(Pause(), {"n2": WHY}, latch=Latch(epoch(1), "many"))
+    it = guards(control_state=paused)
+    ordered(it, 1, paused)
+    after = it.supposing(lambda state: replace(state, cluster=None))
+    assert after.blocking(FlowKey("n1", "shop", ""), moment(2)) is WaitReason.BREAKER_OPEN
+    closed = it.supposing(lambda state: replace(state, cluster=None, latch=None))
+    assert closed.blocking(FlowKey("n1", "shop", ""), moment(2)) is None
+    assert closed.blocking(FlowKey("n2", "shop", ""), moment(2)) is WaitReason.NODE_PAUSED
+    assert it.of(WaitReason.PAUSED) is not None
+    assert it.blocking(FlowKey("n1", "shop", "", bypasses_limits=True), moment(2)) is WaitReason.PAUSED
 
 
 # What is reported
@@ -318,6 +346,26 @@ def test_a_latch_whose_closing_is_in_the_cluster_is_no_old_news_when_it_is_seen_
         assert it.breaker.closed is not None
         it.breaker.closing_written(it.breaker.closed[0])
     assert ordered(it, 6, ControlState(latch=latch)) == [BreakerOpened(latch)]
+
+
+def test_an_open_breaker_does_not_lower_its_own_count() -> None:
+    """The pods that it blocks stay due, and keep it open; it closes once five are left, as many as it allows."""
+    it = guards(CLOSES)
+    assert [type(effect) for effect in it.evaluate({}, 6, moment(1))] == [BreakerOpened]
+    it.note(moment(2))
+    assert it.evaluate({}, 6, moment(2)) == []
+    assert it.evaluate({}, 5, moment(3)) == [BreakerClosed()]
+
+
+def test_the_end_of_a_pause_closes_no_breaker() -> None:
+    """Who ends a pause knows what it has blocked; what the breaker has blocked beside it counts on."""
+    it = guards(CLOSES)
+    assert [type(effect) for effect in it.evaluate({}, 6, moment(1))] == [BreakerOpened]
+    latch = it.breaker.latch
+    ordered(it, 2, ControlState(cluster=Pause(), latch=latch))
+    ordered(it, 3, ControlState(latch=latch))
+    assert it.evaluate({}, 6, moment(3)) == []
+    assert it.blocking_all(moment(3)) is WaitReason.BREAKER_OPEN
 
 
 def test_what_a_person_has_opened_does_not_close_by_itself() -> None:

@@ -68,10 +68,11 @@ def test_a_node_is_out_of_service_by_its_taint_while_it_is_not_ready(told: Node,
         (PolicyRule("r", (OUT_OF_SERVICE,)), False),
         (PolicyRule("r", ("node.kubernetes.io/*",)), False),
         (PolicyRule("r", ("k1", OUT_OF_SERVICE), ("shop",)), False),
+        (PolicyRule("r", pause=True), False),
     ],
 )
-def test_a_rule_that_names_the_taint_ends_the_exemption(rule: PolicyRule, exempt: bool) -> None:
-    """The rule names the key, or a pattern other than ``*``, and matches the pod."""
+def test_a_rule_that_names_the_taint_or_pauses_ends_the_exemption(rule: PolicyRule, exempt: bool) -> None:
+    """The rule names the key, or a pattern other than ``*``, and matches the pod; or it is the first and pauses it."""
     policy = EvictionPolicy(EvictionMode.EVICT, rules=(rule,))
     assert policy.on({}, True).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is exempt
     assert policy.on({}, True).handling("k1", "shop", {}, 0.0).bypasses_limits is False

@@ -292,6 +292,22 @@ async def test_a_mark_of_unknown_origin_stays_as_it_is() -> None:
 
 
 @virtually
+async def test_the_note_of_a_pod_is_not_that_of_its_successor() -> None:
+    """Somebody recreates a pod from what the cluster had, without the annotation: the mark is its owner's word."""
+    it = AdoptingBody()
+    taken = marked(pod(tolerates(300)), 0)
+    copied = replace(taken, ref=ref(uid="b"), tolerations=taken.spec_tolerations, adoption=None)
+    it.shows(node(taint()), taken)
+    async with running(it.adopter.run()):
+        at(5, it.shows, copied)
+        at(5, it.door.pods.pop, taken.ref)
+        at(10, it.live.observe, PodGone(taken.ref))
+        await until(100)
+        assert (it.sent(), it.spec(copied.ref)) == ([], [MARK_SECONDS])
+        assert (it.adopter.adopted_count(), it.adopter.unexplained()) == (0, [copied.ref])
+
+
+@virtually
 async def test_a_pod_gets_its_seconds_back_when_no_taint_has_its_mark_as_its_first_match() -> None:
     """The node is read live for it; of a node that is gone, nothing is given back."""
     it = AdoptingBody()
