@@ -25,13 +25,13 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
 async def test_only_labels_that_a_budget_a_rule_or_a_change_names_are_kept(at: ClientStage) -> None:
     """The other labels of a pod, of which there may be thousands, take no memory."""
     read = await read_cluster(at.calls, lambda count: None, label_keys={"tier"})
-    assert read.pods[NamespacedName("default", "web")].labels == {"app": "web", "tier": "front"}
+    assert read.pods[NamespacedName("default", "web")].pod.labels == {"app": "web", "tier": "front"}
 
 
 async def test_of_a_namespace_only_labels_that_its_budgets_name_are_kept(at: ClientStage) -> None:
     """These labels suffice to find the budgets that a release violates."""
     read = await read_namespaces(at.calls, ["default"])
-    assert read.pods[NamespacedName("default", "web")].labels == {"app": "web"}
+    assert read.pods[NamespacedName("default", "web")].pod.labels == {"app": "web"}
 
 
 async def test_budgets_that_would_take_hours_to_compare_are_left_out(

@@ -168,7 +168,7 @@ def _turn(pod: PlannedPod, plan: Plan) -> list[str]:
 
 
 def _owner(pod: PlannedPod) -> str:
-    return str(pod.facts.owner) if pod.facts.owner else "-"
+    return str(pod.facts.pod.controller) if pod.facts.pod.controller else "-"
 
 
 def _since(pod: PlannedPod, plan: Plan) -> str:
@@ -201,7 +201,9 @@ def _node_row(node: PlannedNode, leaving: int, ends: Counter[str]) -> Row:
 
 
 def _print_owners(plan: Plan, pods: Iterable[PlannedPod], wide: bool) -> None:
-    leaving = Counter((pod.ref.key.namespace, pod.facts.owner) for pod in _leaving(pods) if not pod.facts.pod.mirror)
+    leaving = Counter(
+        (pod.ref.key.namespace, pod.facts.pod.controller) for pod in _leaving(pods) if not pod.facts.pod.mirror
+    )
     found = [(key, count, plan.owners[key].total) for key, count in leaving.items()]
     found.sort(key=lambda each: (-each[1] / each[2], each[0][0], str(each[0][1])))
     rows = [

@@ -68,7 +68,7 @@ def _bands(node: PlannedNode, plan: Plan, at: float) -> list[Band]:
 def _row(pod: PlannedPod, plan: Plan) -> PodRow:
     now, decision = plan.now.at, pod.forecast.decision
     node = pod.facts.pod.node_name or ""
-    owner = str(pod.facts.owner) if pod.facts.owner else "nobody: gone for good"
+    owner = str(pod.facts.pod.controller) if pod.facts.pod.controller else "nobody: gone for good"
     row = PodRow(str(pod.ref), node, "stays", why(pod.forecast), pod.ref.uid, owner)
     if not isinstance(decision, Evict):
         if pod.forecast.orphaned:

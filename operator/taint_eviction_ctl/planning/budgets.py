@@ -38,7 +38,7 @@ def violated_budgets(inventory: Inventory, deleted: Collection[NamespacedName]) 
     for key, budget in sorted(inventory.budgets.items()):
         if budget.selector is None:
             continue
-        pods = [covered(each) for each in by_namespace[key.namespace] if chooses(budget.selector, each.labels)]
+        pods = [covered(each) for each in by_namespace[key.namespace] if chooses(budget.selector, each.pod.labels)]
         gone = [(0.0, pod) for pod in pods if pod.ref.key in deleted]
         if violation(standing(budget, pods), gone) is not None:
             found.append(key)

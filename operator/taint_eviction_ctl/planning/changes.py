@@ -213,7 +213,7 @@ def _tolerations(given: Iterable[Tolerating], inventory: Inventory) -> dict[PodR
         chosen = [
             facts.pod
             for facts in inventory.pods.values()
-            if change.namespace in ("", facts.pod.ref.key.namespace) and chooses(change.selector, facts.labels)
+            if change.namespace in ("", facts.pod.ref.key.namespace) and chooses(change.selector, facts.pod.labels)
         ]
         if not chosen:
             raise WrongChange(f"no pod matches: let {change.text}")

@@ -66,7 +66,7 @@ def _tally(tally: Tally) -> dict[str, int]:
 
 
 def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
-    owner, found = pod.facts.owner, pod.forecast
+    owner, found = pod.facts.pod.controller, pod.forecast
     fields: dict[str, Any] = {
         "namespace": pod.ref.key.namespace,
         "name": pod.ref.key.name,

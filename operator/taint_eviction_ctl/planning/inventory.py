@@ -1,7 +1,6 @@
 """The input of a plan: nodes, pods and budgets, and what could not be read."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from taint_eviction.core.objects import NamespacedName, Node, Pod
@@ -9,36 +8,19 @@ from taint_eviction_ctl.planning.disruption_budgets import Budget
 
 _ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
-Labels = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The controller that owns a pod and would recreate it."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod with further facts that a plan needs. ``owner`` None: no controller recreates it. ``pending``: its phase is
-    Pending.
-    """
+    """A pod with further facts that a plan needs. ``pending``: its phase is Pending."""
 
     pod: Pod
-    labels: Labels
-    owner: Owner | None
     ready: bool
     pending: bool = False
 
     @property
     def bare(self) -> bool:
         """Return whether no controller recreates the pod."""
-        return self.owner is None and not self.pod.mirror
+        return self.pod.controller is None and not self.pod.mirror
 
 
 @dataclass(frozen=True, slots=True)

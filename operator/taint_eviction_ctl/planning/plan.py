@@ -12,7 +12,7 @@ from taint_eviction.core.decision import DecisionPolicy, Evict
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.matching import discouraging, repelling
-from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, NamespacedName, Node, PodRef, Taint
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, ControllerRef, NamespacedName, Node, PodRef, Taint
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, handling_of
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction_ctl.planning.budgets import covered as _covered
@@ -26,7 +26,7 @@ from taint_eviction_ctl.planning.disruption_budgets import (
     violation,
 )
 from taint_eviction_ctl.planning.forecast import WhatIf, forecast
-from taint_eviction_ctl.planning.inventory import Inventory, Owner, PodFacts
+from taint_eviction_ctl.planning.inventory import Inventory, PodFacts
 from taint_eviction_ctl.planning.planned_pod import PlannedOrder, PlannedPod
 from taint_eviction_ctl.planning.rehearsal import Conditions, Course, Rehearsal
 
@@ -92,7 +92,7 @@ class Plan:
     pods: list[PlannedPod]
     leaving: list[PlannedPod] = field(default_factory=list)
     nodes: dict[str, PlannedNode] = field(default_factory=dict)
-    owners: dict[tuple[str, Owner | None], Tally] = field(default_factory=dict)
+    owners: dict[tuple[str, ControllerRef | None], Tally] = field(default_factory=dict)
     budgets: list[PlannedBudget] = field(default_factory=list)
     unknown_nodes: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
@@ -219,7 +219,7 @@ def _add_scheduling(plan: Plan) -> None:
             continue
         pod.repelled_by = repelling(tolerations, node.taints)
         pod.discouraged_by = discouraging(tolerations, node.taints)
-        owner = pod.facts.owner
+        owner = pod.facts.pod.controller
         daemon = owner is not None and owner.kind == "DaemonSet"
         pod.recreated_for_ever = daemon and pod.leaves_at is not None and not pod.repelled_by
 
@@ -229,7 +229,7 @@ def _add_up(plan: Plan) -> None:
         left = pod.leaves_at is not None
         name = pod.facts.pod.node_name
         if not pod.facts.pod.mirror:
-            owner = plan.owners.setdefault((pod.ref.key.namespace, pod.facts.owner), Tally())
+            owner = plan.owners.setdefault((pod.ref.key.namespace, pod.facts.pod.controller), Tally())
             owner.total, owner.leaving = owner.total + 1, owner.leaving + left
         if name is None:
             continue
@@ -277,7 +277,7 @@ def _cover(plan: Plan) -> Mapping[NamespacedName, list[CoveredPod]]:
         namespace = pod.ref.key.namespace
         if namespace not in by_namespace:
             continue
-        key = namespace, id(pod.facts.labels)
+        key = namespace, id(pod.facts.pod.labels)
         if key not in known:
             known[key] = tuple(_choosing(by_namespace[namespace], pod.facts))
         pod.budgets = known[key]
@@ -287,7 +287,7 @@ def _cover(plan: Plan) -> Mapping[NamespacedName, list[CoveredPod]]:
 
 
 def _choosing(budgets: Iterable[Budget], facts: PodFacts) -> Iterable[Budget]:
-    return (budget for budget in budgets if budget.selector is not None and chooses(budget.selector, facts.labels))
+    return (budget for budget in budgets if budget.selector is not None and chooses(budget.selector, facts.pod.labels))
 
 
 # When they leave

@@ -5,9 +5,8 @@ Nodes and pods are read as the controller reads them. Files may be written by ha
 """
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 from taint_eviction.core.label_selectors import IN, LabelSelector, requirement
@@ -17,7 +16,7 @@ from taint_eviction.core.text import one_line
 from taint_eviction.files.short_forms import EFFECTS
 from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction_ctl.planning.disruption_budgets import Budget, BudgetStatus
-from taint_eviction_ctl.planning.inventory import Inventory, Labels, NodeFacts, Owner, PodFacts
+from taint_eviction_ctl.planning.inventory import Inventory, NodeFacts, PodFacts
 
 _MAX_PROBLEMS = 100
 # Kubernetes allows any number of zeros before a percentage; Python refuses to read a number of so many digits.
@@ -99,8 +98,7 @@ class InventoryReader:
             raise ValueError(f"Pod {pod.ref}: spec is missing: has the text been cut?")
         status = body.get("status")
         phase = status.get("phase") if isinstance(status, Mapping) else None
-        labels = _labels(body, self._parts)
-        facts = PodFacts(pod, labels, _owner(body), _is_ready(status, pod.finished), phase == "Pending")
+        facts = PodFacts(pod, _is_ready(status, pod.finished), phase == "Pending")
 
         def put() -> None:
             self._complain(place, f"Pod {pod.ref}", complaints)
@@ -147,39 +145,18 @@ def _completed(body: Body, namespaced: bool) -> Body:
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         return body
-    if metadata.get("uid") and (not namespaced or metadata.get("namespace")):
+    owners = metadata.get("ownerReferences")
+    owners = [each for each in owners if isinstance(each, Mapping)] if isinstance(owners, list) else []
+    has_uids = metadata.get("uid") and all(each.get("uid") for each in owners)
+    if has_uids and (not namespaced or metadata.get("namespace")):
         return body
     filled = dict(metadata)
+    if owners:
+        filled["ownerReferences"] = [{**each, "uid": each.get("uid") or ""} for each in owners]
     if namespaced and not filled.get("namespace"):
         filled["namespace"] = "default"
     filled["uid"] = filled.get("uid") or f"written by hand: {filled.get('namespace', '')}/{filled['name']}"
     return {**body, "metadata": filled}
-
-
-def _labels(body: Body, parts: PodParts) -> Labels:
-    labels = (body.get("metadata") or {}).get("labels")
-    if not isinstance(labels, Mapping):
-        return {}
-    return _shared_labels(tuple((str(key), str(value)) for key, value in parts.labels(labels).items()))
-
-
-@lru_cache(8192)
-def _shared_labels(items: tuple[tuple[str, str], ...]) -> Labels:
-    return {sys.intern(key): sys.intern(value) for key, value in items}
-
-
-def _owner(body: Body) -> Owner | None:
-    """Return the owner that controls the pod; other owners (the Node of a mirror pod) do not recreate it."""
-    references = (body.get("metadata") or {}).get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, Mapping) and reference.get("controller") is True:
-            return _shared_owner(str(reference.get("kind")), str(reference.get("name")))
-    return None
-
-
-@lru_cache(8192)
-def _shared_owner(kind: str, name: str) -> Owner:
-    return Owner(kind, name)
 
 
 def _is_ready(status: object, finished: bool) -> bool:
