@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
 from tests.stage.catalogue import scenario_files
+from tests.unit.builders import pod
 
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
@@ -182,10 +183,13 @@ def _is_not_covered_by_one(before: tuple[PolicyRule, ...], rule: PolicyRule) -> 
     def matched(one: PolicyRule) -> set[tuple[str, str, int, int]]:
         on = [number for number, each in enumerate(labels) if EvictionPolicy(rules=(one,)).on(each).rules]
         named = [
-            (key, space) for key in names for space in names if replace(one, pod_selector=()).matches(key, space, {})
+            (key, space)
+            for key in names
+            for space in names
+            if replace(one, pod_selector=()).matches(key, pod(namespace=space))
         ]
-        pods = [number for number, each in enumerate(labels) if chooses(one.pod_selector, each)]
-        return {(*name, pod, node) for name in named for pod in pods for node in on}
+        chosen = [number for number, each in enumerate(labels) if chooses(one.pod_selector, each)]
+        return {(*name, number, node) for name in named for number in chosen for node in on}
 
     own = matched(rule)
     # A rule that matches none of these pods needs no comparison.

@@ -74,23 +74,23 @@ def test_a_node_is_out_of_service_by_its_taint_while_it_is_not_ready(told: Node,
 def test_a_rule_that_names_the_taint_or_pauses_ends_the_exemption(rule: PolicyRule, exempt: bool) -> None:
     """The rule names the key, or a pattern other than ``*``, and matches the pod; or it is the first and pauses it."""
     policy = EvictionPolicy(EvictionMode.EVICT, rules=(rule,))
-    assert policy.on({}, True).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is exempt
-    assert policy.on({}, True).handling("k1", "shop", {}, 0.0).bypasses_limits is False
-    assert policy.on({}, False).handling(OUT_OF_SERVICE, "shop", {}, 0.0).bypasses_limits is False
+    assert policy.on({}, True).handling(OUT_OF_SERVICE, pod(), 0.0).bypasses_limits is exempt
+    assert policy.on({}, True).handling("k1", pod(), 0.0).bypasses_limits is False
+    assert policy.on({}, False).handling(OUT_OF_SERVICE, pod(), 0.0).bypasses_limits is False
     assert policy.on({}, False) is policy
 
 
 def test_an_earlier_rule_that_does_not_name_the_taint_still_counts() -> None:
     """The first rule that matches governs the pod."""
     first, second = PolicyRule("first", pause=True), PolicyRule("second", (OUT_OF_SERVICE,))
-    assert EvictionPolicy(rules=(first, second)).on({}, True).handling(OUT_OF_SERVICE, "shop", {}, 0.0).rule is first
+    assert EvictionPolicy(rules=(first, second)).on({}, True).handling(OUT_OF_SERVICE, pod(), 0.0).rule is first
 
 
 def test_the_exemption_is_faster_than_any_rule() -> None:
     """It is faster even than a DELETE without limits."""
-    exempt = ASKS.on({}, True).handling(OUT_OF_SERVICE, "shop", {}, 0.0)
+    exempt = ASKS.on({}, True).handling(OUT_OF_SERVICE, pod(), 0.0)
     assert exempt.mode is EvictionMode.DELETE
-    assert exempt.urgency < EvictionPolicy().handling("k1", "shop", {}, 0.0).urgency
+    assert exempt.urgency < EvictionPolicy().handling("k1", pod(), 0.0).urgency
 
 
 def known(ready: Readiness | None, since: float, told: Taint = OFF) -> KnownNode:

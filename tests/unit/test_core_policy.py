@@ -24,7 +24,7 @@ from taint_eviction.settings import Settings
 def test_by_default_pods_are_deleted_without_any_limit() -> None:
     """This is what Kubernetes' own controller does."""
     policy = EvictionPolicy()
-    assert policy.handling("k1", "shop", {}, 0.0) == Handling(None, EvictionMode.DELETE, 300.0)
+    assert policy.handling("k1", pod(), 0.0) == Handling(None, EvictionMode.DELETE, 300.0)
     assert policy.total == policy.per_node == policy.per_namespace == UNLIMITED == Limit()
     assert Settings(policy=policy).problems() == []
 
@@ -58,9 +58,9 @@ def test_by_default_pods_are_deleted_without_any_limit() -> None:
 )
 def test_a_rule_matches_if_all_its_conditions_do(rule: PolicyRule, matches: bool) -> None:
     """Conditions are names, prefixes with a star, and labels; an empty condition matches everything."""
-    assert rule.matches("k1", "shop", {"app": "web"}) is matches
+    assert rule.matches("k1", pod(labels={"app": "web"})) is matches
     policy = EvictionPolicy(rules=(rule,))
-    assert policy.handling("k1", "shop", {"app": "web"}, 0.0).rule == (rule if matches else None)
+    assert policy.handling("k1", pod(labels={"app": "web"}), 0.0).rule == (rule if matches else None)
 
 
 def test_a_rule_applies_on_the_nodes_that_it_selects() -> None:
@@ -81,8 +81,8 @@ def test_the_first_rule_that_matches_counts() -> None:
     first = PolicyRule("first", namespaces=("sh*",), mode=EvictionMode.EVICT)
     second = PolicyRule("second", namespaces=("shop",), mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=1.0)
     policy = EvictionPolicy(rules=(first, second))
-    assert policy.handling("k1", "shop", {}, 0.0) == Handling(first, EvictionMode.EVICT, 300.0)
-    assert EvictionPolicy(rules=(second, first)).handling("k1", "shop", {}, 0.0).rule is second
+    assert policy.handling("k1", pod(), 0.0) == Handling(first, EvictionMode.EVICT, 300.0)
+    assert EvictionPolicy(rules=(second, first)).handling("k1", pod(), 0.0).rule is second
 
 
 def test_the_ceiling_is_that_of_the_first_rule_that_matches() -> None:
@@ -110,9 +110,9 @@ def test_a_rule_inherits_what_it_does_not_set() -> None:
         (timeout, (EvictionMode.EVICT, 0.0)),
         (mode, (EvictionMode.DELETE, 60.0)),
     ]:
-        handling = EvictionPolicy(base.mode, base.evict_timeout_seconds, rules=(rule,)).handling("k1", "shop", {}, 0.0)
+        handling = EvictionPolicy(base.mode, base.evict_timeout_seconds, rules=(rule,)).handling("k1", pod(), 0.0)
         assert (handling.mode, handling.evict_timeout_seconds, handling.rule) == (*expected, rule)
-    assert base.handling("k1", "shop", {}, 0.0) == Handling(None, EvictionMode.EVICT, 60.0)
+    assert base.handling("k1", pod(), 0.0) == Handling(None, EvictionMode.EVICT, 60.0)
 
 
 def test_modes_are_spelled_as_people_write_them() -> None:
@@ -164,9 +164,9 @@ def test_a_rule_that_evicts_a_pod_sooner_comes_first() -> None:
     """The order is by mode, then by timeout, then by limit; a paused rule is last, whatever its other values."""
 
     def urgency(rule: PolicyRule) -> tuple[float, ...]:
-        return EvictionPolicy(rules=(rule,)).handling("k1", "shop", {}, 0.0).urgency
+        return EvictionPolicy(rules=(rule,)).handling("k1", pod(), 0.0).urgency
 
-    assert EvictionPolicy().handling("k1", "shop", {}, 0.0).urgency == urgency(SOONEST_FIRST[0][0])
+    assert EvictionPolicy().handling("k1", pod(), 0.0).urgency == urgency(SOONEST_FIRST[0][0])
     for alike in SOONEST_FIRST:
         assert len({urgency(rule) for rule in alike}) == 1
     hastes = [urgency(rule) for rule, *_ in SOONEST_FIRST]

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.unit.builders import pod
 
 from taint_eviction.core.label_selectors import Requirement
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
@@ -108,14 +109,14 @@ def test_the_example_on_the_page_holds() -> None:
         "storage",
     ]
     policy = read_policy(example, "POLICY.md", BASE)
-    database = policy.handling("example.com/old", "team-a", {"app": "db", "tier": "silver"}, 0.0)
+    database = policy.handling("example.com/old", pod(namespace="team-a", labels={"app": "db", "tier": "silver"}), 0.0)
     assert database.rule is not None
     assert (database.rule.name, database.mode) == ("databases", EvictionMode.EVICT_THEN_DELETE)
     assert (database.evict_timeout_seconds, database.rule.limit) == (600.0, Limit(0.5, 1, 2))
-    batch = policy.handling("example.com/old", "team-a", {"workload": "batch"}, 0.0)
+    batch = policy.handling("example.com/old", pod(namespace="team-a", labels={"workload": "batch"}), 0.0)
     assert batch.rule is not None
     assert (batch.rule.name, batch.rule.pause) == ("batch", True)
-    assert policy.handling("other", "team-a", {}, 0.0).mode is EvictionMode.EVICT
+    assert policy.handling("other", pod(namespace="team-a"), 0.0).mode is EvictionMode.EVICT
 
 
 @pytest.mark.parametrize("word", [*TOP, *RULE, *MATCH, *LIMITS, *(mode.value for mode in EvictionMode)])

@@ -98,14 +98,14 @@ class PolicyRule:
     tier: Tier | None = None
     max_toleration_seconds: int | None = None
 
-    def matches(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> bool:
+    def matches(self, taint_key: str, pod: Pod) -> bool:
         """Return whether the rule matches a pod that is evicted because of a taint with this key, on a node that its
         selector matches.
         """
         return (
             _named(taint_key, self.taint_keys)
-            and _named(namespace, self.namespaces)
-            and chooses(self.pod_selector, labels)
+            and _named(pod.ref.key.namespace, self.namespaces)
+            and chooses(self.pod_selector, pod.labels)
         )
 
     def covers(self, other: "PolicyRule") -> bool:
@@ -211,12 +211,12 @@ class EvictionPolicy:
         """Return whether a pod is evicted in the same way for every taint, at all times."""
         return not self.rules and not self.out_of_service and self.lost_at == math.inf
 
-    def handling(self, taint_key: str, namespace: str, labels: Mapping[str, str], at: float) -> Handling:
+    def handling(self, taint_key: str, pod: Pod, at: float) -> Handling:
         """Return the settings for a pod that is evicted at ``at`` because of a taint with this key.
         On a node that is out of service the pod is deleted by a DELETE, unless a rule that matches it names that very
         taint, or the first rule that matches it pauses it.
         """
-        matching = [rule for rule in self.rules if rule.matches(taint_key, namespace, labels)]
+        matching = [rule for rule in self.rules if rule.matches(taint_key, pod)]
         rule = matching[0] if matching else None
         if self.out_of_service and taint_key == OUT_OF_SERVICE:
             ruled = any(each.names(taint_key) for each in matching) or (rule is not None and rule.pause)
@@ -234,8 +234,7 @@ class EvictionPolicy:
         """Return the ceiling on the seconds for which a pod tolerates a taint with this key, None if there is none: it
         is that of the first rule that matches, whether the pod's node is out of service or not.
         """
-        namespace, labels = pod.ref.key.namespace, pod.labels
-        rule = next((rule for rule in self.rules if rule.matches(taint_key, namespace, labels)), None)
+        rule = next((rule for rule in self.rules if rule.matches(taint_key, pod)), None)
         if rule is None or rule.max_toleration_seconds is None:
             return None
         return Ceiling(rule.name, rule.max_toleration_seconds)
@@ -327,4 +326,4 @@ def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | Non
 
 def handling_of(verdict: TaintVerdict, pod: Pod, policy: EvictionPolicy, at: float) -> Handling:
     """Return how the policy handles a pod that is evicted at ``at`` because of this taint."""
-    return policy.handling(verdict.taint.key, pod.ref.key.namespace, pod.labels, at)
+    return policy.handling(verdict.taint.key, pod, at)

@@ -303,8 +303,7 @@ class Reconciler:
         name it.
         """
         for seen in self._nodes.taints_on(record.node_name) or ():
-            policy, key = self._policy_for(record), record.ref.key
-            handling = policy.handling(seen.taint.key, key.namespace, record.pod.labels, now.at)
+            handling = self._policy_for(record).handling(seen.taint.key, record.pod, now.at)
             if handling.rule is not None and handling.rule.tier is not None:
                 return handling.rule.tier
         return tier_of(record.pod)
