@@ -8,7 +8,7 @@ from tests.unit.builders import epoch, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.countdowns import Countdowns, MarkRate
-from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesHeard, PodGone, PodSeen, PodsReleased
 from taint_eviction.core.objects import MARK_SECONDS, Pod, Toleration
 
 SHORT, LONG = tolerates(25, "short"), tolerates(1000, "long")
@@ -165,6 +165,26 @@ def test_a_gap_makes_a_countdown_late_and_a_resync_does_not() -> None:
     assert it.late(20) == []
     it.taints(30, "k1", after_gap=True)
     assert it.late(30) == [(310, "a")]
+
+
+def test_a_timer_counts_from_the_taints_date_where_the_watch_lags() -> None:
+    """The built-in controller has seen the taint in time; this one has seen the node without it until 30."""
+    it = FollowedCore()
+    it.taints(0, after_gap=True)
+    it.sees(30, NodesHeard(299), NodeSeen(node(taint(), written_at=18, version=300)))
+    it.sees(30, PodSeen(pod(tolerates(30), bound_at=0), asked_at=30))
+    assert it.late(30) == [(49, "a")]
+
+
+def test_the_timer_of_a_second_taint_counts_from_its_date_where_the_watch_lags() -> None:
+    """It stood already when the mark of the first one was written, so that one's timer may still run."""
+    it = FollowedCore()
+    it.taints(0, after_gap=True)
+    it.taints(20, "short")
+    it.shows(20, SHORT, LONG)
+    it.shows(30, replace(SHORT, toleration_seconds=MARK_SECONDS), LONG)
+    it.sees(42, NodeSeen(node(taint("short"), taint("long"), written_at=28, version=430)))
+    assert it.late(42) == [(1029, "a")]
 
 
 @pytest.mark.parametrize(("taints_at", "late"), [(59.9, [(359.9, "a")]), (60, [])])

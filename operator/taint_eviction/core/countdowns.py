@@ -21,7 +21,7 @@ from typing import NamedTuple
 from taint_eviction.core.adoption import builtin_seconds, has_countdown
 from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen
-from taint_eviction.core.instants import Moment
+from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
 from taint_eviction.core.pods import KnownPods, PodRecord
@@ -190,8 +190,11 @@ class Countdowns:
         self._taints[name], self._found[name] = taints, found
         if taints == before and not fact.after_gap:
             return False
+        new = [each for each in seen if each.taint not in (before or ())]
         for record in self._pods.on_node(name):
-            self._follow(record, record.pod.spec_tolerations, seen, now)
+            countdown = self._follow(record, record.pod.spec_tolerations, seen, now)
+            if countdown is not None and countdown.seconds is not None:
+                _date_back(countdown, record, [(taint, since, now.at) for taint, since in new], now)
         return True
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> bool:
@@ -237,13 +240,7 @@ class Countdowns:
         if seconds is None:
             countdown.clear_at = now.at
             return countdown
-        for taint, since in seen:
-            tolerance = builtin_seconds(tolerations, [taint])
-            if tolerance is not None:
-                starts_at = since.start_at if bound is None else max(since.start_at, bound.start_at)
-                countdown.may_fire(starts_at + tolerance, tolerance)
-                if now.at - starts_at > _LISTED_SECONDS:
-                    countdown.followed_from = -math.inf  # Its tolerations may have been others until now.
+        _date_back(countdown, record, [(taint, since, since.start_at) for taint, since in seen], now)
         return countdown
 
     def _of(self, ref: PodRef) -> _Countdown | None:
@@ -340,6 +337,33 @@ class Countdowns:
 
 def _least_seconds(tolerations: Sequence[Toleration], seen: tuple[SeenTaint, ...]) -> float | None:
     return builtin_seconds(tolerations, [each.taint for each in seen])
+
+
+def _date_back(
+    countdown: _Countdown, record: PodRecord, taints: Sequence[tuple[Taint, Sighting, float]], now: Moment
+) -> None:
+    """Note that a timer may run since each of these taints began, at the latest at the instant beside it.
+
+    A watch that lags shows a taint long after its date; the built-in controller may have seen it at once.
+    """
+    bound = record.bound
+    for taint, since, latest in taints:
+        tolerance = builtin_seconds(countdown.tolerations, [taint])
+        if tolerance is None:
+            continue
+        starts_at = _dated(since, latest, now)
+        if bound is not None:
+            starts_at = max(starts_at, _dated(bound, bound.start_at, now))
+        countdown.may_fire(starts_at + tolerance, tolerance)
+        if now.at - starts_at > _LISTED_SECONDS:
+            countdown.followed_from = -math.inf  # Its tolerations may have been others until now.
+
+
+def _dated(since: Sighting, latest: float, now: Moment) -> float:
+    """Return when something began by its object's time, or ``latest`` if that is earlier."""
+    if since.object_time is None or not now.dates_objects:
+        return latest
+    return min(latest, now.instant_of(since.object_time + TRUNCATION_SECONDS))
 
 
 def _timer_of(countdown: _Countdown) -> float:
