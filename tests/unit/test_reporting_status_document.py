@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import click
@@ -299,13 +299,15 @@ def test_the_breaker_shows_what_it_counts_and_what_opens_it() -> None:
 
 
 def test_the_policy_is_summarized() -> None:
-    """The document has the mode, the limits that are set, and the rules."""
+    """The document has the mode, the limits that are set, and the rules, with all that each says."""
     gpu = parse_selector("pool notin (gpu,ai)")
     rule = PolicyRule("db", ("k1",), ("shop",), (), gpu, EvictionMode.DELETE, limit=Limit(at_once=1), pause=True)
     on = one_due(
         eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, per_node=Limit(2.0, 5), rules=(rule,))
     )
-    assert status(on)["policy"] == {
+    told = status(on)["policy"]
+    assert len(told["rules"][0]) == len(fields(PolicyRule))
+    assert told == {
         "mode": "evict-then-delete",
         "evictTimeoutSeconds": 60.0,
         "budgetsOnLostNodes": "respect",
@@ -318,8 +320,11 @@ def test_the_policy_is_summarized() -> None:
                 "podSelector": [],
                 "nodeSelector": ["pool NotIn ai gpu"],
                 "mode": "delete",
+                "evictTimeoutSeconds": None,
                 "limit": {"atOnce": 1},
                 "paused": True,
+                "order": None,
+                "tier": None,
                 "maxTolerationSeconds": None,
             }
         ],

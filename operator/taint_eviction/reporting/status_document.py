@@ -179,8 +179,11 @@ def _rule(rule: PolicyRule) -> JsonObject:
         "podSelector": _terms(rule.pod_selector),
         "nodeSelector": _terms(rule.node_selector),
         "mode": rule.mode and rule.mode.value,
+        "evictTimeoutSeconds": rule.evict_timeout_seconds,
         "limit": _limit(rule.limit),
         "paused": rule.pause,
+        "order": rule.order and rule.order.value,
+        "tier": None if rule.tier is None else rule.tier.word,
         "maxTolerationSeconds": rule.max_toleration_seconds,
     }
 
