@@ -1,6 +1,7 @@
 """Whether the leader may take countdowns over, how refusals are tried again, and what is given back and looked for."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from tests.unit.runtime_fakes import (
 
 from taint_eviction.core.adoption import CountdownChange, with_seconds
 from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.events import AdoptionRefused, CountdownAdopted, GivenBack
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import MARK_SECONDS, UNREACHABLE, Adoption, Node, Pod, PodRef, Readiness
@@ -92,8 +95,8 @@ class FakeDoor:
 class AdoptingBody(Body):
     """A body with an adopter that has known the control state as leader since 0: somebody adopts."""
 
-    def __init__(self, enabled: bool = True, *, dry_run: bool = False) -> None:
-        super().__init__()
+    def __init__(self, enabled: bool = True, *, dry_run: bool = False, brain: Controller | None = None) -> None:
+        super().__init__(brain=brain)
         self.door = FakeDoor(self)
         self.state_read_at: float | None = 0.0
         self.live.order(ControlState(adopter="me 1"))
@@ -451,10 +454,11 @@ async def test_seconds_that_an_owner_sets_again_and_again_leave_places_for_other
         assert sum(each.adoption is not None for each in others) == 100
 
 
+@pytest.mark.parametrize("hold_seconds", [None, math.inf])
 @virtually
-async def test_pods_that_an_owner_creates_without_end_leave_places_for_others() -> None:
+async def test_pods_that_an_owner_creates_without_end_leave_places_for_others(hold_seconds: float | None) -> None:
     """A tenant does so in five namespaces, with short tolerances: the countdowns of others are taken over in time."""
-    it = AdoptingBody()
+    it = AdoptingBody(brain=Controller(DecisionPolicy(max_hold_seconds=math.inf)))
     it.api.ever["CHANGE"] = admitted(0.9)
     async with running(it.adopter.run()):
         await until(20)
@@ -464,9 +468,8 @@ async def test_pods_that_an_owner_creates_without_end_leave_places_for_others() 
         for number in range(38 * 40):
             await asyncio.sleep(1 / 40)
             name, namespace = f"evil-{number}", f"tenant-{number % 5}"
-            it.shows(
-                pod(tolerates(12), name=name, uid=name, namespace=namespace, bound_at=20.0 + number / 40, version=1)
-            )
+            late = pod(tolerates(12), name=name, uid=name, namespace=namespace, bound_at=20.0 + number / 40, version=1)
+            it.shows(replace(late, hold_seconds=hold_seconds))
             if number >= 240:
                 gone = f"evil-{number - 240}"
                 it.live.observe(PodGone(ref(gone, gone, namespace)))

@@ -435,11 +435,14 @@ class Adopter:
 
     def _is_by_owner(self, ref: PodRef) -> bool:
         """Return whether an owner can bring such countdowns about without end: the pod came to its node, or was
-        changed, after its taint, or it was marked again and again.
+        changed, after its taint, or is held for ever, or it was marked again and again, or is gone by now.
         """
         record = self._pods.find(ref)
-        came_later = record is not None and record.decision is not None and record.is_by_owner(record.decision)
-        return came_later or self._times[ref] > _OFTEN
+        if record is None or self._times[ref] > _OFTEN:
+            return True
+        if record.decision is None:
+            return record.pod.hold_seconds is not None
+        return record.is_by_owner(record.decision)
 
     def _begin_mark(self, ref: PodRef, group: asyncio.TaskGroup, now: float) -> None:
         record = self._pods.find(ref)
