@@ -20,6 +20,7 @@ from taint_eviction.core.adoption import (
     with_seconds,
 )
 from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, Adoption, Pod, Taint, Toleration
+from taint_eviction.kube.taints_and_tolerations import read_tolerations
 
 SLOW = Toleration("slow", "Exists", "", "NoExecute", 300)
 FAST = Toleration("fast", "Equal", "x", "NoExecute", 5)
@@ -68,6 +69,12 @@ def test_where_the_count_of_equal_tolerations_has_changed_the_notes_go_to_the_ma
     assert noted_places((SLOW, SLOW, marked(SLOW)), note) == {2: 60}
 
 
+def test_a_note_of_an_occurrence_that_there_cannot_be_goes_to_a_mark_in_order() -> None:
+    """Anybody may write the annotation."""
+    note = {NotedToleration(bare(SLOW), 2, 2): 60}
+    assert noted_places((marked(SLOW), marked(SLOW)), note) == {0: 60}
+
+
 def test_seconds_find_their_toleration_in_any_order() -> None:
     """Others may put tolerations before it."""
     note = note_of((marked(SLOW), marked(FAST)), {0: 300, 1: 5})
@@ -79,6 +86,16 @@ def test_a_mark_without_a_note_is_unexplained() -> None:
     found = noted(marked(SLOW), marked(FAST), seconds={0: 300})
     assert unexplained_marks(found) == 1
     assert known_note(found) == {NotedToleration(bare(SLOW)): 300}
+
+
+def test_of_a_long_list_no_mark_is_unexplained_and_seconds_are_set_all_the_same() -> None:
+    """Nothing is taken over of such a pod, and its marks are not counted; but what it has noted can be given back."""
+    told = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": MARK_SECONDS}
+    long, _ = read_tolerations([{"key": f"k{number}", **told} for number in range(70)])
+    assert unexplained_marks(replace(pod(), tolerations=long)) == 0
+    after = list(with_seconds(long, {3: 7}))
+    assert [place for place, each in enumerate(after) if each.toleration_seconds != MARK_SECONDS] == [3]
+    assert after[3] == replace(long[3], toleration_seconds=7)
 
 
 # What the built-in controller does

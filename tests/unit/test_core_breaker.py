@@ -95,6 +95,24 @@ def test_a_threshold_is_exceeded_by_more_than_it_says(
     assert threshold.exceeded_by(count, total) is exceeded
 
 
+@pytest.mark.parametrize(
+    ("threshold", "count", "total", "too_few"),
+    [
+        (NodeThreshold(percent=25.0), 2, 7, True),
+        (NodeThreshold(percent=25.0), 2, 8, False),
+        (NodeThreshold(percent=33.0), 2, 6, True),
+        (NodeThreshold(percent=25.0), 3, 7, False),
+        (NodeThreshold(number=1, percent=25.0), 2, 7, False),
+        (NodeThreshold(number=5), 2, 7, False),
+    ],
+)
+def test_a_share_of_too_few_nodes_does_not_count(
+    threshold: NodeThreshold, count: int, total: int, too_few: bool
+) -> None:
+    """The share alone would be exceeded, and nothing else is."""
+    assert threshold.too_few(count, total) is too_few
+
+
 def test_two_of_three_nodes_are_no_surge_by_default() -> None:
     """By default a share counts from 3 nodes on."""
     assert not NodeThreshold(percent=25.0).exceeded_by(2, 3)
@@ -806,3 +824,14 @@ def test_a_latch_and_a_reset_from_the_future_are_moved_back_to_now() -> None:
     assert (it.breaker.latch.since_epoch, it.breaker.reset_epoch) == (epoch(100), epoch(100))
     it.breaker.date_back(epoch(200))
     assert (it.breaker.latch.since_epoch, it.breaker.reset_epoch) == (epoch(100), epoch(100))
+
+
+def test_a_latch_keeps_that_too_many_nodes_were_out_of_service() -> None:
+    """Another one that replaces it does not say so; neither does the stored one, when another leadership begins."""
+    known, by_hand = Latch(epoch(1), "many", controller="c", out_of_service=True), Latch(epoch(2), "by hand")
+    it = Breaker(BreakerPolicy(enabled=True))
+    it.read(known, None)
+    it.read(by_hand, None)
+    assert it.latch == replace(by_hand, out_of_service=True)
+    it.begin_term(by_hand)
+    assert it.latch == replace(by_hand, out_of_service=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.unit.builders import Stage, moment, node, pod, taint, tolerates
 from tests.unit.test_core_unready_nodes import POLICY, lost_node, ready
 
+from taint_eviction.core.breaker_policy import NodeThreshold
 from taint_eviction.core.breaker_table import ZoneRow
 from taint_eviction.core.facts import NodeGone, NodesHeard
 from taint_eviction.core.objects import EXEMPT_LABEL, UNREACHABLE, ZONE_LABEL, Node
@@ -87,6 +88,23 @@ def test_a_node_was_not_lost_before_the_watch_was_last_heard() -> None:
     on.at(95).sees(replace(lost_node("n1", since=1, tainted=False), resource_version=6))
     assert figures(on.at(189.9))["east"] == (1, 1, 0, 0)
     assert figures(on.at(190))["east"] == (1, 0, 0, 0)
+
+
+def test_of_the_zones_the_worst_one_that_loses_nodes_may_open_the_breaker() -> None:
+    """Each row names its own nodes; without a threshold for zones, or a lost node in one, no zone is judged."""
+    policy = replace(POLICY, zone=NodeThreshold(percent=50.0, min_nodes=1))
+    for breaker, zones in ((policy, [("a", 1, 2)]), (POLICY, [])):
+        on = Stage(breaker=breaker)
+        on.sees(lost_node("a1", zone="a", since=0), lost_node("n0", zone="", since=0))
+        on.sees(up("a2", "a"), up("b1", "b", tainted=True))
+        assert "zone" not in {each.kind for each in on.brain.status.criteria(moment(0))}
+        for name in ("a1", "n0", "b1"):
+            on.sees(pod(tolerates(300, UNREACHABLE), tolerates(300), name=name, uid=name, on=name, bound_at=-50))
+        rows = on.brain.status.zones(moment(0))
+        named = [(None, ("a1", "n0")), ("", ("n0",)), ("a", ("a1",)), ("b", ())]
+        assert [(row.zone, row.names) for row in rows] == named
+        found = on.brain.status.criteria(moment(0))
+        assert [(each.zone, each.counted, each.total) for each in found if each.kind == "zone"] == zones
 
 
 def test_an_exempt_node_is_in_no_figure() -> None:

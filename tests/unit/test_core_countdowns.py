@@ -63,6 +63,28 @@ def stage() -> FollowedCore:
 # Its timer
 
 
+def test_a_pod_that_is_released_with_its_node_has_none() -> None:
+    """A write for it may still be under way when nobody watches the pod any more."""
+    it = stage()
+    it.taints(10, "short")
+    it.shows(10, SHORT)
+    it.sees(20, NodeGone("n1", "uid-n1"), PodsReleased("n1"))
+    assert it.countdowns.timer_at(ref()) == math.inf
+
+
+def test_a_change_that_a_list_shows_may_have_been_missed() -> None:
+    """Between two states of the list, others may have armed a timer: the countdown is taken over at once."""
+    it = FollowedCore()
+    it.taints(0, after_gap=True)
+    it.taints(20, "long")
+    it.shows(20, LONG)
+    changed = PodSeen(pod(replace(LONG, toleration_seconds=900)))
+    it.sees(30, changed)
+    assert it.late(30) == []
+    it.sees(40, replace(changed, pod=pod(replace(LONG, toleration_seconds=800)), asked_at=40.0))
+    assert it.late(40) == [(840, "a")]
+
+
 def test_the_earliest_moment_counts_whatever_changes() -> None:
     """Tolerations of 25 and 1,000 s: the shorter one's timer stays when its taint goes, and when its seconds grow."""
     it = stage()

@@ -148,8 +148,9 @@ def test_releasing_a_pause_releases_nothing_that_the_breaker_blocks() -> None:
     closed = it.supposing(lambda state: replace(state, cluster=None, latch=None))
     assert closed.blocking(FlowKey("n1", "shop", ""), moment(2)) is None
     assert closed.blocking(FlowKey("n2", "shop", ""), moment(2)) is WaitReason.NODE_PAUSED
-    assert it.of(WaitReason.PAUSED) is not None
     assert it.blocking(FlowKey("n1", "shop", "", bypasses_limits=True), moment(2)) is WaitReason.PAUSED
+    unknown = guards(control_state=None).supposing(lambda state: replace(state, cluster=None))
+    assert unknown.blocking(FlowKey("n1", "shop", ""), moment(2)) is WaitReason.ORDERS_UNKNOWN
 
 
 # What is reported
@@ -355,6 +356,16 @@ def test_an_open_breaker_does_not_lower_its_own_count() -> None:
     it.note(moment(2))
     assert it.evaluate({}, 6, moment(2)) == []
     assert it.evaluate({}, 5, moment(3)) == [BreakerClosed()]
+
+
+def test_a_breaker_that_closed_by_itself_knows_of_no_backlog() -> None:
+    """No person has closed it: whoever is left counts with those that come."""
+    it = guards(CLOSES)
+    assert [type(effect) for effect in it.evaluate({}, 6, moment(1))] == [BreakerOpened]
+    it.note(moment(2))
+    assert it.evaluate({}, 5, moment(2)) == [BreakerClosed()]
+    it.note(moment(3))
+    assert [type(effect) for effect in it.evaluate({}, 9, moment(3))] == [BreakerOpened]
 
 
 def test_the_end_of_a_pause_closes_no_breaker() -> None:

@@ -186,6 +186,15 @@ def test_an_open_breaker_keeps_no_exempt_pods_behind_others_because_calls_of_the
     assert [work.ref.uid for work in on.brain.attempts.take_due(moment(20), 1, 1)] == ["a"]
 
 
+def test_while_the_breaker_is_open_exempt_pods_do_not_wait_until_it_evaluates() -> None:
+    """It evaluates twice a second, and a node has changed since; of a closed breaker the pods wait for that."""
+    for latch, uids in ((Latch(0.0, "people"), ["a"]), (None, [])):
+        on = stage(breaker=BreakerPolicy(True), control_state=ControlState(latch=latch))
+        on.order(ControlState(latch=latch))
+        on.sees(off(), pod())
+        assert [work.ref.uid for work in on.brain.attempts.take_due(moment(0), 1, 1)] == uids
+
+
 def test_a_latch_for_too_many_nodes_out_of_service_holds_exempt_pods_after_a_restart() -> None:
     """The new process may count fewer nodes than the latch says."""
     on = stage(breaker=BreakerPolicy(True))

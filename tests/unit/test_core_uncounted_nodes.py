@@ -44,6 +44,15 @@ def test_a_node_tainted_or_lost_before_the_window_is_not_counted() -> None:
     assert uncounted(on.at(111)) == {NotCounted.OLD: ["n1", "n2"]}
 
 
+def test_a_label_excludes_no_node_that_people_have_tainted() -> None:
+    """It keeps a node out of the outages alone."""
+    on = Stage(breaker=POLICY)
+    on.at(10).sees(replace(node(taint(), name="n1"), labels={EXEMPT_LABEL: ""}))
+    on.sees(pod(tolerates(5000), on="n1"))
+    on.lists("n1")
+    assert uncounted(on.at(111)) == {NotCounted.OLD: ["n1"]}
+
+
 def test_a_node_tainted_before_the_last_reset_is_not_counted() -> None:
     """The person who resets the breaker knows of the node."""
     on = Stage(breaker=POLICY)
