@@ -88,8 +88,8 @@ class Breaker:
         self._evicting: dict[str, set[Taint]] = {}
         # Undated taints from before this process started, with the time of their manager's last write.
         self._found: dict[str, dict[Taint, float]] = {}
-        # The latest first sight of one of these that managedFields do not date.
-        self._found_at = -math.inf
+        # When this process first saw those of these that managedFields do not date, by node.
+        self._found_at: dict[tuple[str, Taint], float] = {}
         # Whether something may have raised a count or a share since the last evaluation.
         self._dirty = False
         self.unready = UnreadyNodes(policy)
@@ -129,8 +129,7 @@ class Breaker:
         if undated:
             self._found[name] = undated
         # One that managedFields date after a former leader's last renewal is taken for new.
-        sighted = [taints[taint].start_at for taint in undated if taints[taint].object_time is None]
-        self._found_at = max([self._found_at, *sighted])
+        self._found_at |= {(name, taint): at for taint, at in undated.items() if taints[taint].object_time is None}
 
     def listed(self, fact: PodsSwept) -> list[str]:
         """Note the end of a list of pods, a node's or of all bound ones; return the nodes whose first list it is."""
@@ -157,9 +156,9 @@ class Breaker:
         """Note that a person knows of so many due pods at least."""
         self._known_due = max(self._known_due, pods)
 
-    def old_until(self, epoch: float, now: Moment) -> float:
-        """Return up to which instant taints may have begun by ``epoch``: those without any date are seen later."""
-        return max(now.instant_of(epoch), self._found_at)
+    def old_until(self, name: str, taint: Taint, epoch: float, now: Moment) -> float:
+        """Return up to which instant a node's taint may have begun by ``epoch``: one without any date is seen later."""
+        return max(now.instant_of(epoch), self._found_at.get((name, taint), -math.inf))
 
     def too_many_due(self, due: int) -> bool:
         """Return whether so many due pods are more than it allows, beside those of which a person knows."""

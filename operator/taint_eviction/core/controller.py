@@ -10,6 +10,7 @@ becomes tainted (``NodeTainted``), and reports when it stops watching them (``Po
 This module does not wait, call, log, or read a clock. An exception raised here is a bug of the controller.
 """
 
+from functools import partial
 from typing import assert_never
 
 from taint_eviction.core.attempts import Attempts
@@ -292,10 +293,12 @@ class Controller:
         due, evictions = self._queue.due_together(), self._reconciler.evictions
         if self.breaker.latch is None and self.breaker.too_many_due(due):
             # The person who reset it knew what was due then; a new process has no other sign of that.
-            self.breaker.know(self._queue.due_together_by(self.breaker.acknowledged_at(now)))
+            acknowledged_at = self.breaker.acknowledged_at(now)
+            self.breaker.know(self._queue.due_together_by(lambda *_: acknowledged_at))
             if tried_before is not None:
-                due_before = self._queue.due_together_by(self.breaker.old_until(tried_before.epoch, now))
-                self.breaker.know(min(tried_before.pods, due_before))
+                pods, epoch = tried_before
+                due_before = self._queue.due_together_by(partial(self.breaker.old_until, epoch=epoch, now=now))
+                self.breaker.know(min(pods, due_before))
         effects = self.guards.evaluate(self.nodes.known, due, now, evictions)
         if is_new or changed or effects:
             anew += self._reconciler.reconcile_failing(now)

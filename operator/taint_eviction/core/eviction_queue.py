@@ -21,7 +21,7 @@ from typing import assert_never
 from taint_eviction.core.fair_queue import FairQueue, FlowKey
 from taint_eviction.core.leaving_order import LeavingOrder
 from taint_eviction.core.limits import Limits, Token, TokenBucket
-from taint_eviction.core.objects import PodRef
+from taint_eviction.core.objects import PodRef, Taint
 from taint_eviction.core.pods import (
     Following,
     InFlight,
@@ -367,15 +367,21 @@ class EvictionQueue:
         )
         return self.due() - self._due_first.bypasses_limits - came_later
 
-    def due_together_by(self, at: float) -> int:
-        """Count those of ``due_together`` that were due by an instant; looks at each pod."""
-        states = [record.state for record in self._pods.known.values()]
-        schedules = [state.schedule for state in states if isinstance(state, _COUNTED)]
-        return sum(
-            each.fire_at <= at and not (each.retry or each.came_later or each.flow.bypasses_limits)
-            for each in schedules
-            if not self._is_blocked(each.flow)
-        )
+    def due_together_by(self, until: Callable[[str, Taint], float]) -> int:
+        """Count those of ``due_together`` that were due by an instant; looks at each pod.
+
+        ``until`` returns that instant for the name of a pod's node and the taint that decides.
+        """
+        return sum(self._was_due(record, until) for record in self._pods.known.values())
+
+    def _was_due(self, record: PodRecord, until: Callable[[str, Taint], float]) -> bool:
+        state, decision = record.state, record.decision
+        if decision is None or not isinstance(state, _COUNTED):
+            return False
+        schedule = state.schedule
+        if schedule.retry or schedule.came_later or schedule.flow.bypasses_limits or self._is_blocked(schedule.flow):
+            return False
+        return schedule.fire_at <= until(record.node_name, decision.deciding.taint)
 
     def tried_in_vain(self) -> int:
         """Count those that ``due_together`` leaves out and would count in another process: they are being tried, will
