@@ -231,8 +231,61 @@ async def test_a_refused_mark_is_tried_again_until_its_timer_has_passed() -> Non
         assert all(1.9 <= after - before <= 2.6 for before, after in zip(sent[-13:], sent[-12:], strict=False))
         assert it.reporter.of(AdoptionRefused) == []
         await until(320)
-        (told,) = it.reporter.of(AdoptionRefused)
-        assert told[0] == pytest.approx(300, abs=0.6)
+        ((told_at, told),) = it.reporter.of(AdoptionRefused)
+        assert told_at == pytest.approx(300, abs=0.6)
+        assert (told.ref, told.node_name, told.tries) == (ref(), "n1", len(sent))
+
+
+@virtually
+async def test_a_refused_mark_that_is_needed_no_more_is_told_as_nothing() -> None:
+    """The taint goes, or the owner removes the seconds, which a read shows before the watch."""
+    untainted, changed = pod(tolerates(300)), pod(tolerates(300), name="changed", uid="b")
+    it = AdoptingBody()
+    it.api.ever["CHANGE"] = refused(422)
+    it.shows(node(taint()), node(taint(), name="n2"), untainted, replace(changed, node_name="n2"))
+    async with running(it.adopter.run()):
+        await until(240.5)
+        assert it.adopter.refused().keys() == {untainted.ref, changed.ref}
+        it.api.ever["CHANGE"] = How()
+        it.door.pods[changed.ref] = replace(changed, tolerations=(tolerates(),))
+        it.shows(node())
+        await until(242)
+        assert it.adopter.refused() == {}
+        await until(320)
+        assert it.reporter.of(AdoptionRefused) == it.reporter.of(CountdownAdopted) == []
+
+
+@virtually
+async def test_a_mark_that_another_write_made_needless_is_told_as_none() -> None:
+    """A write conflicts with that of the owner, who removes the seconds: the pod is read and decided on again."""
+    it = AdoptingBody()
+    it.shows(node(taint()), pod(tolerates(300)))
+    change = it.door.change
+
+    async def conflicting(ref: PodRef, wanted: Callable[[Pod], CountdownChange | None]) -> Pod | None:
+        assert wanted(it.door.pods[ref]) is not None
+        it.door.pods[ref] = pod(tolerates())
+        return await change(ref, wanted)
+
+    it.door.change = conflicting  # type: ignore[method-assign]
+    async with running(it.adopter.run()):
+        await until(241)
+        assert len(it.sent()) == 1
+        assert it.reporter.of(CountdownAdopted) == []
+
+
+@virtually
+async def test_so_many_countdowns_are_taken_over_at_once_as_a_setting_says() -> None:
+    """Each answer takes half a second, and the next write waits for it."""
+    it = AdoptingBody()
+    it.api.ever["CHANGE"] = admitted(0.5)
+    it.shows(node(taint()))
+    it.shows(*(pod(tolerates(30), name=f"web-{number}", uid=f"u{number}") for number in range(50)))
+    async with running(it.adopter.run()):
+        await until(20)
+        sent, most = it.sent(), AdoptionSettings().parallelism
+        assert len(sent) == 50
+        assert all(later - earlier >= 0.5 for earlier, later in zip(sent, sent[most:], strict=False))
 
 
 @pytest.mark.parametrize("status", [403, 422])
@@ -353,8 +406,10 @@ async def test_a_leader_looks_for_notes_when_it_begins_once_more_and_every_hour(
         assert it.spec(ref()) == [MARK_SECONDS, 20, 200]
         await until(90)
         assert it.spec(ref()) == [300, 20, 200]
+        sent = it.sent()
         await until(7500)
         assert it.sent("LOOK") == pytest.approx([0.5, 75.5, 3675.5, 7275.5], abs=1.1)
+        assert it.sent() == sent
 
 
 @virtually
