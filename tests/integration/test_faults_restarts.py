@@ -19,7 +19,7 @@ from tests.stage.objects import (
     tolerates,
     write_kubeconfig,
 )
-from tests.stage.processes import RunningController, running_controller
+from tests.stage.processes import COMMAND, RunningController, running_controller
 from tests.stage.waiting import now, sleep_until
 
 from fake_apiserver import ApiServer, node_object
@@ -44,7 +44,7 @@ async def test_countdown_continues_after_sigkill(tmp_path: Path) -> None:
         server.create("nodes", untold, managed_fields=False)
         for name, seconds in (("added", TOLERANCE), ("managed", TOLERANCE), ("over", SHORT), ("untold", SHORT)):
             add_pod(server, name, name, tolerates(seconds))
-        async with running_controller(config) as first:
+        async with running_controller(config, program=COMMAND) as first:
             server.taint("added", KEY, time_added=server.clock.timestamp())
             for node in ("managed", "over", "untold"):
                 server.taint(node, KEY)
@@ -54,7 +54,7 @@ async def test_countdown_continues_after_sigkill(tmp_path: Path) -> None:
         killed_at = now()
         assert deletes(server) == []
         await sleep_until(tainted_at + SHORT)
-        async with running_controller(config) as second:
+        async with running_controller(config, program=COMMAND) as second:
             gone_at = {pod: await deleted(server, pod) for pod in names}
             assert gone_at["over"] - tainted_at >= SHORT
             assert gone_at["untold"] - killed_at >= SHORT

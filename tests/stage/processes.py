@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 from click.testing import CliRunner
+from tests.stage.forked import ForkedProcess, fork
 from tests.stage.objects import Json
 from tests.stage.waiting import PATIENCE_SECONDS, until
 
@@ -37,15 +38,19 @@ async def start(
     stderr: int = asyncio.subprocess.PIPE,
 ) -> asyncio.subprocess.Process:
     """Start a command in the project's directory, without the command's own variables of this environment."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, *program, *words),
         cwd=ROOT,
-        env={**inherited, "PYTHONPATH": str(ROOT / "operator"), **(environment or {})},
+        env={**_environment(), **(environment or {})},
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
     )
+
+
+def _environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
+    return {**inherited, "PYTHONPATH": str(ROOT / "operator")}
 
 
 class CommandResult(NamedTuple):
@@ -77,7 +82,7 @@ async def output_of(*words: str) -> str:
 class RunningController:
     """A ``taint-eviction run`` that listens at ``listen``, and the log lines that it has written."""
 
-    process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process | ForkedProcess
     listen: str | None = None
     lines: list[Json] = field(default_factory=list)
     reading: asyncio.Task[None] | None = None
@@ -171,12 +176,20 @@ class RunningController:
 
 
 async def start_controller(
-    config: Path | str, *flags: str, listen: str | None = None, program: Sequence[str] = COMMAND
+    config: Path | str, *flags: str, listen: str | None = None, program: Sequence[str] | None = None
 ) -> RunningController:
-    """Start a controller and collect its log lines; the caller must end it."""
+    """Start a controller and collect its log lines; the caller must end it.
+
+    ``program``: what a new interpreter runs, ``COMMAND`` for the command; None: the command, without its imports.
+    """
     where = () if listen is None else ("--listen", listen)
     words = ("run", "--kubeconfig", str(config), "--log-format", "json", *where, *flags)
-    started = RunningController(await start(*words, program=program), listen)
+    process: asyncio.subprocess.Process | ForkedProcess
+    if program is None:
+        process = await fork(*words, environment=_environment(), directory=ROOT)
+    else:
+        process = await start(*words, program=program)
+    started = RunningController(process, listen)
     started.reading = asyncio.create_task(started.read())
     return started
 
@@ -186,12 +199,13 @@ async def running_controller(
     config: Path | str,
     *flags: str,
     listen: str | None = None,
-    program: Sequence[str] = COMMAND,
+    program: Sequence[str] | None = None,
     synced: bool = True,
 ) -> AsyncIterator[RunningController]:
     """Run a controller without leader election; it is killed at the end of the block, which begins once it is synced.
 
-    ``listen``: the address of its probe server; None: the default. ``synced`` False: the block begins at its start.
+    ``listen``: the address of its probe server; None: the default. ``program``: as for ``start_controller``. ``synced``
+    False: the block begins at its start.
     """
     run = await start_controller(config, "--no-leader-elect", *flags, listen=listen, program=program)
     try:
