@@ -13,7 +13,7 @@ from taint_eviction.kube.api_calls import ApiRequest
 from taint_eviction.kube.json_fields import as_list, as_object, as_text
 from taint_eviction_ctl.installation.guards import Finding, ReadList
 
-_GROUP = "monitoring.coreos.com/v1"
+MONITORING = "monitoring.coreos.com/v1"
 # By kind in the plural: the word for people, and the fields of a Prometheus that select objects and namespaces.
 _SELECTORS = {
     "podmonitors": ("PodMonitor", "podMonitorSelector", "podMonitorNamespaceSelector"),
@@ -32,7 +32,7 @@ async def find_unselected(
     ``found``: the objects by kind in the plural. Without the operator's kind Prometheus, another program reads them,
     and there is nothing to compare.
     """
-    servers = await listed("Prometheus objects", ApiRequest("list", "prometheuses", group=_GROUP))
+    servers = await listed("Prometheus objects", ApiRequest("list", "prometheuses", group=MONITORING))
     findings: list[Finding] = []
     for plural, items in found.items() if servers else ():
         word, field, namespace_field = _SELECTORS[plural]

@@ -30,7 +30,7 @@ from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
 from taint_eviction_ctl.installation.adoption_findings import AdoptionFindings
 from taint_eviction_ctl.installation.adoption_right import AdoptionRight
-from taint_eviction_ctl.installation.alerts import find_unselected
+from taint_eviction_ctl.installation.alerts import MONITORING, find_unselected
 from taint_eviction_ctl.installation.guards import (
     Finding,
     find_admission_policy,
@@ -52,7 +52,6 @@ _MAX_ACCOUNT = 253
 # So many pauses are looked at, and named.
 _MAX_PAUSES, _SHOWN_PAUSES = 50, 3
 _OWN_PODS = f"app.kubernetes.io/name={CONTROLLER}"
-_MONITORING = "monitoring.coreos.com/v1"
 _KUBE_SYSTEM = "kube-system"
 
 
@@ -715,7 +714,7 @@ class Installation:
 
     async def _monitoring(self, kind: str, namespace: str) -> list[Any] | None:
         query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
-        request = ApiRequest("list", kind, namespace, query=query, group=_MONITORING)
+        request = ApiRequest("list", kind, namespace, query=query, group=MONITORING)
         return await self._list(f"{kind} in {namespace}", request)
 
 
