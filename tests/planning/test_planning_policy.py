@@ -22,7 +22,7 @@ from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
-from taint_eviction_ctl.cli.plan_views import _why
+from taint_eviction_ctl.cli.plan_views import print_plan
 from taint_eviction_ctl.picture.of_plan import picture_of_plan
 from taint_eviction_ctl.planning.changes import Changes
 from taint_eviction_ctl.planning.document import plan_document
@@ -338,14 +338,9 @@ def test_a_pause_by_labels_holds_the_nodes_that_have_them() -> None:
     assert not any(holders(held(with_rules(), ControlState(selectors={"pool": Pause()}))).values())
 
 
-def test_what_holds_only_some_pods_is_beside_each_of_them() -> None:
+def test_what_holds_only_some_pods_is_beside_each_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """What holds all of them is in the summary alone."""
-    some = plan_text(held(with_rules(), ControlState(namespaces={"shop": Pause(None, "", NOON + 59)})))
-    assert some.count("blocked by a pause of their namespace") == 3
-    whole = plan_text(held(with_rules(), ControlState(latch=Latch(NOON, "x"))))
-    assert whole.count("blocked by the circuit breaker") == 1
-
-
-def plan_text(plan: Plan) -> str:
-    """Return what people read."""
-    return "\n".join([summary(plan), *(_why(pod, plan) for pod in plan.leaving)])
+    print_plan(held(with_rules(), ControlState(namespaces={"shop": Pause(None, "", NOON + 59)})), wide=False)
+    assert capsys.readouterr().out.count("blocked by a pause of their namespace") == 3
+    print_plan(held(with_rules(), ControlState(latch=Latch(NOON, "x"))), wide=False)
+    assert capsys.readouterr().out.count("blocked by the circuit breaker") == 1

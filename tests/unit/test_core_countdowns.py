@@ -72,6 +72,21 @@ def test_a_pod_that_is_released_with_its_node_has_none() -> None:
     assert it.countdowns.timer_at(ref()) == math.inf
 
 
+@pytest.mark.parametrize(
+    ("after_gap", "bound_at", "late"), [(True, 19.0, [(1020.0, "a")]), (True, 20.0, []), (False, 19.0, [])]
+)
+def test_only_a_gap_hides_the_countdowns_of_pods_that_were_bound_before_it_ended(
+    after_gap: bool, bound_at: float, late: list[tuple[float, str]]
+) -> None:
+    """A list that a resync asks for is no gap."""
+    it = FollowedCore()
+    it.taints(0, after_gap=True)
+    it.taints(15, "long")
+    it.sees(20, NodeSeen(node(taint("long"), version=999), after_gap, asked_at=20.0))
+    it.sees(20, PodSeen(pod(LONG, bound_at=bound_at)))
+    assert it.late(20) == late
+
+
 def test_a_change_that_a_list_shows_may_have_been_missed() -> None:
     """Between two states of the list, others may have armed a timer: the countdown is taken over at once."""
     it = FollowedCore()

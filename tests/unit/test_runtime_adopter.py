@@ -255,23 +255,24 @@ async def test_a_refused_mark_that_is_needed_no_more_is_told_as_nothing() -> Non
         assert it.reporter.of(AdoptionRefused) == it.reporter.of(CountdownAdopted) == []
 
 
+@pytest.mark.parametrize("then", [pod(tolerates()), pod(tolerates(300), terminating=True)])
 @virtually
-async def test_a_mark_that_another_write_made_needless_is_told_as_none() -> None:
-    """A write conflicts with that of the owner, who removes the seconds: the pod is read and decided on again."""
+async def test_a_mark_that_another_write_made_needless_is_told_as_nothing(then: Pod) -> None:
+    """A write conflicts with that of somebody who removes the seconds, or the pod: it is read and decided on again."""
     it = AdoptingBody()
     it.shows(node(taint()), pod(tolerates(300)))
     change = it.door.change
 
     async def conflicting(ref: PodRef, wanted: Callable[[Pod], CountdownChange | None]) -> Pod | None:
         assert wanted(it.door.pods[ref]) is not None
-        it.door.pods[ref] = pod(tolerates())
+        it.door.pods[ref] = then
         return await change(ref, wanted)
 
     it.door.change = conflicting  # type: ignore[method-assign]
     async with running(it.adopter.run()):
         await until(241)
         assert len(it.sent()) == 1
-        assert it.reporter.of(CountdownAdopted) == []
+        assert (it.reporter.of(CountdownAdopted), it.adopter.refused()) == ([], {})
 
 
 @virtually
@@ -413,6 +414,25 @@ async def test_a_leader_looks_for_notes_when_it_begins_once_more_and_every_hour(
 
 
 @virtually
+async def test_what_cannot_be_read_or_said_is_tried_again_after_some_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    """A look and a pod whose node is gone each five seconds later; that somebody adopts soon, and then every four."""
+    it = AdoptingBody()
+    it.live.order(ControlState())
+    it.api.ever["ADOPTS"] = refused(503)
+    it.api.will("LOOK", refused(503))
+    it.shows(node(taint()), marked(TOLERANT, 0))
+    async with running(it.adopter.run()):
+        await until(10)
+        assert it.sent("LOOK") == pytest.approx([0.5, 5.5], abs=0.6)
+        assert [each.levelname for each in caplog.records if "cannot be listed" in each.message] == ["WARNING"]
+        it.live.observe(NodeGone("n1"))
+        it.api.will("CHANGE", refused(503), refused(503))
+        await until(113)
+        assert it.sent() == pytest.approx([100.5, 105.5, 110.5], abs=0.6)
+        assert it.sent("ADOPTS")[:6] == pytest.approx([0.5, 1.5, 3.5, 7.5, 11.5, 15.5], abs=0.3)
+
+
+@virtually
 async def test_a_leader_without_the_flag_gives_everything_back_and_then_says_so() -> None:
     """Whatever taints there are; the entry goes after a look that found nothing, 75 s after the Lease was taken."""
     it = AdoptingBody(enabled=False)
@@ -436,6 +456,18 @@ async def test_a_leader_without_the_right_says_what_it_cannot_give_back() -> Non
         await until(400)
         assert list(it.adopter.not_given_back()) == [ref()]
         assert it.door.adopts == []
+
+
+@virtually
+async def test_that_the_entry_cannot_be_removed_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried again with each look."""
+    it = AdoptingBody(enabled=False)
+    it.api.ever["ADOPTS NO MORE"] = refused(403)
+    it.shows(node())
+    async with running(it.adopter.run()):
+        await until(400)
+        assert len(it.sent("ADOPTS NO MORE")) == 5
+        assert sum("cannot be written" in each.message for each in caplog.records) == 1
 
 
 @virtually
