@@ -72,7 +72,7 @@ def test_each_difference_is_told_with_its_reason() -> None:
     """A pause, a hold and a ceiling: the built-in controller knows none of them."""
     remembered, _ = played("pause-at-night-beside-a-hold-and-a-ceiling")
     assert {each["name"]: in_brief(each) for each in remembered} == {
-        "web-0": "9 m 55 s earlier",
+        "web-0": "9 m 56 s earlier",
         "cart-0": "same",
         "db-0": "10 m earlier",
         "batch-0": "10 m later",

@@ -233,6 +233,7 @@ async def test_a_refused_mark_is_tried_again_until_its_timer_has_passed() -> Non
         await until(320)
         ((told_at, told),) = it.reporter.of(AdoptionRefused)
         assert told_at == pytest.approx(300, abs=0.6)
+        assert isinstance(told, AdoptionRefused)
         assert (told.ref, told.node_name, told.tries) == (ref(), "n1", len(sent))
 
 
