@@ -330,6 +330,17 @@ def test_a_pause_that_ends_before_a_pod_leaves_does_not_hold_it() -> None:
     )
 
 
+def test_a_pod_that_is_held_goes_when_that_ends() -> None:
+    """It is known when a pause ends by itself, and not when people end it."""
+
+    def goes(control_state: ControlState) -> list[float | None]:
+        plan = held(with_rules(), control_state)
+        return [None if pod.goes_at is None else plan.now.epoch_of(pod.goes_at) - NOON for pod in plan.leaving]
+
+    assert goes(ControlState(Pause(None, "", NOON + 59))) == [59, 59, 60]
+    assert goes(ControlState(Pause())) == [None, None, None]
+
+
 def test_a_pause_by_labels_holds_the_nodes_that_have_them() -> None:
     """All others leave; the summary has the nodes in words."""
     without = held(with_rules(), ControlState(selectors={"!pool": Pause()}))
