@@ -10,7 +10,7 @@ from tests.unit.hints import hints
 
 from taint_eviction.core.breaker import TaintSurge, TriedBefore
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
-from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, Release
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, Evict, StayReason
 from taint_eviction.core.events import (
@@ -333,6 +333,23 @@ def test_a_pause_holds_evictions_in_flight_too() -> None:
     assert stage.take() == []
     stage.at(9).order(NOTHING)
     assert stage.play(20) == [(9, "p0")]
+
+
+def test_to_release_a_pause_lets_no_pod_go_that_the_breaker_or_a_rule_holds() -> None:
+    """Asked before people do so: of pods that are due and blocked, whether they would leave."""
+    rule = PolicyRule("not yet", namespaces=("bank",), pause=True)
+    stage = limited(EvictionPolicy(rules=(rule,)), 1)
+    stage.sees(pod(name="b", uid="b", namespace="bank"), pod(tolerates(50), name="later", uid="later"))
+
+    def released() -> list[bool | None]:
+        asked, status = moment(stage.now), stage.brain.status
+        guards = status.supposing(Release(frozenset([EVERYTHING])))
+        return [status.is_released(each, guards, asked) for each in status.pending(asked)]
+
+    stage.order(ControlState(Pause(), latch=Latch(epoch(0), "many")))
+    assert released() == [False, False, None]
+    stage.at(2).order(ControlState(Pause(), reset_epoch=epoch(1)))
+    assert released() == [True, False, None]
 
 
 def test_a_pause_does_not_hold_a_take_back() -> None:

@@ -209,6 +209,14 @@ def test_a_pod_bound_to_a_lost_node_does_not_open_the_breaker() -> None:
     assert on.take_eviction().ref == ref("b", "b")
 
 
+def test_a_pod_that_its_owner_changed_after_the_outage_began_does_not_open_the_breaker() -> None:
+    """Anybody may change the seconds of pods of their own."""
+    on = partition()
+    on.at(20).sees(replace(pod(tolerates(15, UNREACHABLE), on="n1", bound_at=-50), resource_version=7))
+    assert [opened(on.at(at)) for at in (20, 23, 36)] == [[], [], []]
+    assert on.take_eviction().ref == ref()
+
+
 def test_the_breaker_closes_by_itself_when_the_nodes_are_ready() -> None:
     """That no eviction is due for a moment is not enough."""
     on = partition(closes_by_itself=True)
