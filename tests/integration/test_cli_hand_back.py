@@ -58,14 +58,21 @@ def note(seconds: object) -> str:
 
 
 def adopted(
-    at: ClientStage, name: str, annotation: str, node: str = "n1", namespace: str = "default", **more: Any
+    at: ClientStage,
+    name: str,
+    annotation: str,
+    *appended: dict[str, Any],
+    node: str = "n1",
+    namespace: str = "default",
+    **more: Any,
 ) -> None:
-    """Create a pod with a mark and this note; ``more`` is added to its first toleration."""
+    """Create a pod with a mark and this note; ``more`` is added to its first toleration, others are appended."""
     body = pod_object(namespace, name, node)
     body["metadata"]["annotations"] = {NOTE_ANNOTATION: annotation, "own": "a"}
     body["spec"]["tolerations"] = [
         UNREACHABLE | {"tolerationSeconds": MARK_SECONDS} | more,
         {"key": "other", "operator": "Exists"},
+        *appended,
     ]
     at.server.create("pods", body)
 
@@ -119,6 +126,17 @@ async def test_pods_get_back_their_tolerations_and_annotations(at: ClientStage, 
         assert found["spec"]["tolerations"][0] == UNREACHABLE | {"tolerationSeconds": seconds}
         assert found["metadata"]["annotations"] == {"own": "a"}
     assert orders(at).no_adoption is not None
+
+
+async def test_a_pod_whose_owner_appended_a_thousand_tolerations_gets_its_seconds_back(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """To a controller, no note of so many tolerations counts: reading them at each event would keep it busy."""
+    appended = [{"key": f"k{number}", "operator": "Exists"} for number in range(1000)]
+    adopted(at, "web", note(300), *appended)
+    result = await hand_back(tmp_path)
+    assert (result.exit_code, result.stdout.splitlines()[-2]) == (0, "1 pod has been given back")
+    assert (seconds_of(at, "web"), is_adopted(at, "web")) == (300, False)
 
 
 def binding(at: ClientStage, name: str, account: str, namespace: str) -> None:

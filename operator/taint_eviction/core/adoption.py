@@ -65,12 +65,12 @@ def is_finite(toleration: Toleration) -> bool:
     return toleration.toleration_seconds not in (None, MARK_SECONDS)
 
 
-def noted_places(tolerations: Sequence[Toleration], note: Note) -> dict[int, int]:
-    """Return the noted seconds by the position of their mark.
+def noted_places(tolerations: Sequence[Toleration], note: Note, *, of_any_number: bool = False) -> dict[int, int]:
+    """Return the noted seconds by the position of their mark; none of too many tolerations, unless ``of_any_number``.
 
     Where the number of equal tolerations has changed, the notes go to the marks in order.
     """
-    if not note or len(tolerations) > _MOST_TOLERATIONS:
+    if not note or (len(tolerations) > _MOST_TOLERATIONS and not of_any_number):
         return {}
     equal: dict[Toleration, list[int]] = defaultdict(list)
     marks: set[int] = set()

@@ -14,13 +14,15 @@ ValueT = TypeVar("ValueT")
 @dataclass(slots=True)
 class PodParts:
     """``label_keys``: the keys of the labels that are kept, None: all. ``holds``: the annotation taint-eviction/hold is
-    read; without it no pod asks for a hold.
+    read; without it no pod asks for a hold. ``long_notes``: a note counts for any number of tolerations
+    (``core.adoption``): one that people read by a command keeps no loop busy.
 
     All readers of one process share one object, and a policy with other keys changes it.
     """
 
     label_keys: frozenset[str] | None = None
     holds: bool = True
+    long_notes: bool = False
 
     def labels(self, raw: Mapping[str, ValueT]) -> Mapping[str, ValueT]:
         """Return the labels that are kept, in an order of their own."""

@@ -243,7 +243,7 @@ def _pod(body: Mapping[str, Any], parts: PodParts, complaints: list[str]) -> Pod
     annotations = as_object(metadata.get("annotations"), "metadata.annotations")
     tolerations, about_tolerations = read_tolerations(as_list(spec.get("tolerations"), "spec.tolerations"))
     complaints += about_tolerations
-    tolerations, adoption = _with_noted(tolerations, annotations.get(NOTE_ANNOTATION), complaints)
+    tolerations, adoption = _with_noted(tolerations, annotations.get(NOTE_ANNOTATION), parts, complaints)
     node_name = as_text(spec.get("nodeName"), "spec.nodeName")
     scheduled, disruption = _conditions(status.get("conditions"), metadata, complaints)
     bound_at, source = None, TimeSource.CREATION
@@ -292,7 +292,7 @@ def _priority(value: object, complaints: list[str]) -> int:
 
 
 def _with_noted(
-    tolerations: Sequence[Toleration], annotation: object, complaints: list[str]
+    tolerations: Sequence[Toleration], annotation: object, parts: PodParts, complaints: list[str]
 ) -> tuple[Sequence[Toleration], Adoption | None]:
     """Return the tolerations that count, and what is noted. A note that cannot be read counts for nothing."""
     if annotation is None:
@@ -302,7 +302,7 @@ def _with_noted(
     except Unreadable as unreadable:
         complaints.append(f"the annotation {NOTE_ANNOTATION} is ignored: {unreadable}")
         return tolerations, Adoption(tolerations, void=True)
-    noted = noted_places(tolerations, note)
+    noted = noted_places(tolerations, note, of_any_number=parts.long_notes)
     adoption = Adoption(tolerations, tuple(sorted(noted)), void=len(noted) < max(1, len(note)))
     return with_seconds(tolerations, noted), adoption
 

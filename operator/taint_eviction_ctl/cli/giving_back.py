@@ -16,6 +16,7 @@ import orjson
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.adoption import builtin_seconds, unexplained_marks, wanted_change
 from taint_eviction.core.objects import NO_EXECUTE, Node, Pod, PodRef, Taint
+from taint_eviction.core.pod_parts import PodParts
 from taint_eviction.core.text import JsonObject
 from taint_eviction.kube.adoption_patches import NOTE_ANNOTATION, JsonPatch
 from taint_eviction.kube.adoptions import change_pod, patch_of
@@ -24,6 +25,8 @@ from taint_eviction.kube.item_lists import list_items
 from taint_eviction.kube.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.ports import CallFailed
+
+_PARTS = PodParts(long_notes=True)
 
 # So many pods are given back at a time, and so many of one namespace: one whose admission webhook hangs does not keep
 # the others waiting.
@@ -86,7 +89,7 @@ async def list_marked(calls: ApiCalls) -> MarkedPods:
 def _look_at(body: JsonObject) -> MarkedPod | MalformedObject | None:
     """Return a pod with a mark or a note, its window unknown; or what is wrong with a malformed one with a note."""
     try:
-        pod = read_pod(body).value
+        pod = read_pod(body, _PARTS).value
     except MalformedObject as error:
         return error.with_traceback(None) if NOTE_ANNOTATION in str(body) else None
     noted = pod.adoption is not None
@@ -108,7 +111,7 @@ async def patch_line(calls: ApiCalls, marked: MarkedPod) -> str | None:
     """Read a pod again, and return the command with which kubectl gives it back; None: nothing is to be given back."""
     patches: list[JsonPatch | None] = []
     with contextlib.suppress(MalformedObject):  # It has become so since it was listed.
-        await change_pod(calls, marked.pod.ref, lambda body: patches.append(_patch(body, read_pod(body).value)))
+        await change_pod(calls, marked.pod.ref, lambda body: patches.append(_patch(body, read_pod(body, _PARTS).value)))
     if not patches or patches[0] is None:
         return None
     patch, (namespace, name) = patches[0], map(shlex.quote, marked.pod.ref.key)
@@ -147,7 +150,7 @@ async def _give_back(calls: ApiCalls, marked: MarkedPod) -> GivingBack:
 
     def wanted(body: Mapping[str, Any]) -> JsonPatch | None:
         nonlocal given, told
-        pod = read_pod(body).value
+        pod = read_pod(body, _PARTS).value
         patch = _patch(body, pod)
         if patch is not None and pod.adoption is not None and pod.adoption.void and not told:
             told = True
