@@ -158,6 +158,8 @@ class SuspensionJudge:
                 if trace.at > sent_at + _SLOW_SECONDS:
                     read.hindered_at = trace.at
                 read.known_at = min(read.known_at, trace.at)
+                if read.so[trace.number] < read.so_at:
+                    return  # The process has known a newer state.
                 self._take_control_state(read, trace.body, sent_at)
                 read.so_at = read.so[trace.number]
                 known = read.control_state or ControlState()
