@@ -29,7 +29,7 @@ PARTS = {"all parts": ALL_PARTS, "the parts of default flags": PodParts(frozense
 
 # So often both are tried at least. What else the machine does can make a try slower, never faster: so more tries are
 # made, up to the larger number, as long as the work seems to cost too much.
-TRIES, MORE_TRIES = 3, 12
+TRIES, MORE_TRIES = 2, 12
 
 
 def seconds(work: Callable[[], Any]) -> float:
