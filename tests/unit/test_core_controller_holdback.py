@@ -733,6 +733,18 @@ def test_pods_tried_in_vain_count_unless_they_are_blocked() -> None:
         assert stage.brain.tried_in_vain() == 0
 
 
+def test_due_pods_of_which_people_know_count_once_for_the_next_leader() -> None:
+    """Those that became due in a pause that has ended; others that are due wait for its own judgement."""
+    policy = BreakerPolicy(enabled=True, max_due=5, settle_seconds=2)
+    for control_state, known in ((PAUSED, 20), (NOTHING, 0)):
+        stage = guarded(policy, control_state)
+        taint_nodes(stage, 0, pods=known or 3)
+        stage.at(1).evaluate()
+        stage.order(NOTHING)
+        stage.evaluate()
+        assert stage.brain.tried_in_vain() == known
+
+
 def test_too_many_due_pods_open_the_breaker() -> None:
     """Six pods are due on two of twelve nodes; a pod whose deadline has not come does not count."""
     stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
