@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from tests.amount import by_day
 from tests.unit.builders import node, pod, ref, taint, tolerates
 from tests.unit.runtime_fakes import (
     HANGS,
@@ -367,7 +368,7 @@ async def test_a_thousand_refusals_do_not_spin() -> None:
 
 
 @virtually
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 4))
 async def test_never_two_for_one_pod(seed: int) -> None:
     """Whatever changes and fails meanwhile: a pod is in at most one pair of hands."""
     rng = random.Random(seed)
