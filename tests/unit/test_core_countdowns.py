@@ -87,6 +87,38 @@ def test_only_a_gap_hides_the_countdowns_of_pods_that_were_bound_before_it_ended
     assert it.late(20) == late
 
 
+def test_a_node_that_a_list_shows_first_may_have_been_tainted_otherwise_before() -> None:
+    """The watch had not brought it, so a pod that was bound before has a countdown whose beginning nobody saw."""
+    it = FollowedCore()
+    it.sees(0, NodeSeen(node(name="n2"), True, asked_at=0.0))
+    it.sees(20, NodeSeen(node(taint("long"), version=1), asked_at=20.0), PodSeen(pod(LONG, bound_at=19.0)))
+    assert it.late(20) == [(1020, "a")]
+
+
+def test_a_pod_that_has_finished_has_no_timer_to_be_taken_over() -> None:
+    """The built-in controller deletes it in time, and nothing is lost with it."""
+    it = stage()
+    it.taints(10, "short")
+    it.shows(10, SHORT)
+    it.sees(12, PodSeen(pod(SHORT, finished=True)))
+    assert it.countdowns.timer_at(ref()) == math.inf
+
+
+def test_marks_are_not_removed_while_a_timer_from_before_a_blip_may_run() -> None:
+    """The taint was gone for four seconds, which the built-in controller may have missed."""
+    it = stage()
+    it.taints(20, "long")
+    it.shows(20, LONG)
+    it.taints(30)
+    it.taints(45, "long")
+    it.late(45)
+    assert it.countdowns.returns_at(ref(), 46, 0) == 10
+    it.taints(50)
+    it.taints(54, "long")
+    it.late(54)
+    assert it.countdowns.returns_at(ref(), 55, 0) == math.inf
+
+
 def test_a_change_that_a_list_shows_may_have_been_missed() -> None:
     """Between two states of the list, others may have armed a timer: the countdown is taken over at once."""
     it = FollowedCore()
