@@ -43,7 +43,7 @@ def adopted_by_name(patch: pytest.MonkeyPatch) -> None:
 def notes_name_places(patch: pytest.MonkeyPatch) -> None:
     """A note names positions in the list of tolerations, whatever toleration stands there now."""
 
-    def by_place(tolerations: Sequence[Toleration], note: Note) -> dict[int, int]:
+    def by_place(tolerations: Sequence[Toleration], note: Note, **_: bool) -> dict[int, int]:
         marks = enumerate(each.toleration_seconds == MARK_SECONDS for each in tolerations)
         return {place: seconds for (place, mark), seconds in zip(marks, note.values(), strict=False) if mark}
 

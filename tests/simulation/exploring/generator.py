@@ -135,7 +135,8 @@ class _Author:
         quarter += (afterthought := worlds.afterthought(_last(steps)))
         steps += afterthought.steps
         if not self._mild:
-            people = PeopleWorlds(self._seed, settings).quarter(
+            differ = "apiServers" in settings or any("misdate" in step for step in steps)
+            people = PeopleWorlds(self._seed, settings, dates_differ=differ).quarter(
                 _last(steps) + 3.0, breaker="breaker" in restraints.kinds
             )
             quarter += people
