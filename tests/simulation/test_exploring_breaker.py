@@ -133,5 +133,7 @@ def test_a_node_does_not_count_for_a_pod_that_came_after_its_taint() -> None:
 def test_patience_goes_on_while_the_closing_of_a_breaker_cannot_be_written() -> None:
     """The latch that the process still reads is old news to it, as it has closed the breaker."""
     result = play_scenario(read_scenario(CLOSING_REFUSED, "breaker"))
-    evicted = [(round(entry.at), entry.subject) for entry in result.timeline if entry.what is What.EVICTED]
-    assert (evicted, result.violations) == ([(42, "default/web-2"), (42, "default/web-3"), (52, "default/web-1")], ())
+    assert (result.evicted, result.violations) == (
+        [(42, "default/web-2"), (42, "default/web-3"), (52, "default/web-1")],
+        (),
+    )

@@ -3,7 +3,6 @@
 from tests.simulation.exploring.playing import play_scenario
 
 from taint_eviction_lab.simulation.scenario import read_scenario
-from taint_eviction_lab.simulation.timeline import What
 
 # The answer to the read at 30 comes at 32.7. By then a later read has shown that the pause has ended.
 OVERTAKEN = """
@@ -25,5 +24,4 @@ expect: {}
 def test_an_answer_that_was_overtaken_pauses_nothing() -> None:
     """The process goes by the newest state that it has read, and so does the judge."""
     result = play_scenario(read_scenario(OVERTAKEN, "pauses"))
-    evicted = [(round(entry.at), entry.subject) for entry in result.timeline if entry.what is What.EVICTED]
-    assert (evicted, result.violations) == ([(34, "default/web-1")], ())
+    assert (result.evicted, result.violations) == ([(34, "default/web-1")], ())

@@ -139,7 +139,7 @@ def test_a_pod_whose_node_is_off_waits_for_a_pause_and_not_for_a_breaker_that_ot
 
 
 def test_releasing_a_pause_releases_nothing_that_the_breaker_blocks() -> None:
-    """Asked before people release it; rules and other pauses block on, too. What is in force stays."""
+    """A what-if question: other pauses still block in the answer, and the guards in force do not change."""
     paused = ControlState(Pause(), {"n2": WHY}, latch=Latch(epoch(1), "many"))
     it = guards(control_state=paused)
     ordered(it, 1, paused)
@@ -359,7 +359,7 @@ def test_an_open_breaker_does_not_lower_its_own_count() -> None:
 
 
 def test_a_breaker_that_closed_by_itself_knows_of_no_backlog() -> None:
-    """No person has closed it: whoever is left counts with those that come."""
+    """No person knows of the due pods that are left: they count together with new ones."""
     it = guards(CLOSES)
     assert [type(effect) for effect in it.evaluate({}, 6, moment(1))] == [BreakerOpened]
     it.note(moment(2))

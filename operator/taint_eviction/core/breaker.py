@@ -86,10 +86,9 @@ class Breaker:
         # The end of the last wait for lists that did not come: nodes that were unlisted by then still count.
         self._waited_until = -math.inf
         self._evicting: dict[str, set[Taint]] = {}
-        # Undated taints from before this process started, with the time of their manager's last write.
-        self._found: dict[str, dict[Taint, float]] = {}
-        # When this process first saw those of these that managedFields do not date, by node.
-        self._found_at: dict[tuple[str, Taint], float] = {}
+        # Undated taints from before this process started, with how it first saw them: at the latest by the time of
+        # their manager's last write.
+        self._found: dict[str, dict[Taint, Sighting]] = {}
         # Whether something may have raised a count or a share since the last evaluation.
         self._dirty = False
         self.unready = UnreadyNodes(policy)
@@ -105,8 +104,8 @@ class Breaker:
         ``untolerated_since``: since when the pod has been on the node, if it does not tolerate the taint; infinite if
         it tolerates the taint for a time, or if its owner holds it.
         """
-        found_at = self._found.get(node_name, {}).get(taint, math.inf)
-        if untolerated_since > found_at + TRUNCATION_SECONDS:
+        found = self._found.get(node_name, {}).get(taint)
+        if found is not None and untolerated_since > found.start_at + TRUNCATION_SECONDS:
             return
         taints = self._evicting.setdefault(node_name, set())
         if taint not in taints:
@@ -119,17 +118,15 @@ class Breaker:
         kept = self._evicting.pop(name, set()).intersection(taints)
         if kept:
             self._evicting[name] = kept
-        found = {taint: at for taint, at in self._found.pop(name, {}).items() if taint in taints}
+        found = {taint: since for taint, since in self._found.pop(name, {}).items() if taint in taints}
         if found:
             self._found[name] = found
 
     def node_found(self, name: str, taints: Mapping[Taint, Sighting]) -> None:
         """Note the NoExecute taints of a node that was there when this process started."""
-        undated = {taint: since.start_at for taint, since in taints.items() if taint.time_added is None}
+        undated = {taint: since for taint, since in taints.items() if taint.time_added is None}
         if undated:
             self._found[name] = undated
-        # One that managedFields date after a former leader's last renewal is taken for new.
-        self._found_at |= {(name, taint): at for taint, at in undated.items() if taints[taint].object_time is None}
 
     def listed(self, fact: PodsSwept) -> list[str]:
         """Note the end of a list of pods, a node's or of all bound ones; return the nodes whose first list it is."""
@@ -157,8 +154,11 @@ class Breaker:
         self._known_due = max(self._known_due, pods)
 
     def old_until(self, name: str, taint: Taint, epoch: float, now: Moment) -> float:
-        """Return up to which instant a node's taint may have begun by ``epoch``: one without any date is seen later."""
-        return max(now.instant_of(epoch), self._found_at.get((name, taint), -math.inf))
+        """Return up to which instant a node's taint may have begun by ``epoch``. One without any date is seen later;
+        one that managedFields date later is new.
+        """
+        found, at = self._found.get(name, {}).get(taint), now.instant_of(epoch)
+        return at if found is None or found.object_time is not None else max(at, found.start_at)
 
     def too_many_due(self, due: int) -> bool:
         """Return whether so many due pods are more than it allows, beside those of which a person knows."""

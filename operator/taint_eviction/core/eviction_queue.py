@@ -362,10 +362,12 @@ class EvictionQueue:
         that came to their nodes after the taint. Anybody may create such pods, and must not open the breaker for
         others.
         """
-        came_later = sum(
-            count for flow, count in self._came_later.items() if not (flow.bypasses_limits or self._is_blocked(flow))
-        )
+        came_later = sum(count for flow, count in self._came_later.items() if self._counts(flow))
         return self.due() - self._due_first.bypasses_limits - came_later
+
+    def _counts(self, flow: FlowKey) -> bool:
+        """Return whether due pods of a flow count as due together."""
+        return not (flow.bypasses_limits or self._is_blocked(flow))
 
     def due_together_by(self, until: Callable[[str, Taint], float]) -> int:
         """Count those of ``due_together`` that were due by an instant; looks at each pod.
@@ -379,7 +381,7 @@ class EvictionQueue:
         if decision is None or not isinstance(state, _COUNTED):
             return False
         schedule = state.schedule
-        if schedule.retry or schedule.came_later or schedule.flow.bypasses_limits or self._is_blocked(schedule.flow):
+        if schedule.retry or schedule.came_later or not self._counts(schedule.flow):
             return False
         return schedule.fire_at <= until(record.node_name, decision.deciding.taint)
 
@@ -394,9 +396,8 @@ class EvictionQueue:
         if decision is None or not isinstance(state, _COUNTED | _TRIED_AGAIN | InFlight):
             return False
         left_out = isinstance(state, InFlight) or state.schedule.retry or state.schedule.came_later
-        flow = state.schedule.flow
         # That a pod was bound later can be read from its dates; that its owner has changed it, only seen.
-        return left_out and not (decision.deciding.came_later or flow.bypasses_limits or self._is_blocked(flow))
+        return left_out and not decision.deciding.came_later and self._counts(state.schedule.flow)
 
     def next_at(self, now: float, retries: bool, stopped: bool, only_bypassing: bool = False) -> float | None:
         """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.

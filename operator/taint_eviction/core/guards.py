@@ -23,7 +23,7 @@ from taint_eviction.core.events import BreakerClosed, BreakerOpened, Event, Paus
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode, KnownNodes
-from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.core.sentences import bracketed, replica_name
 from taint_eviction.core.text import one_line
 from taint_eviction.core.unready_nodes import Evictions, no_evictions
@@ -71,11 +71,20 @@ class _Grounds:
     policy: EvictionPolicy
     # By node: the labels that were looked at, and the pauses that select these.
     selecting: dict[str, tuple[Mapping[str, str], Mapping[PauseScope, Pause]]] = field(default_factory=dict)
+    # The rules that were looked at, and the names of those that pause.
+    ruling: tuple[tuple[PolicyRule, ...], frozenset[str]] = ((), frozenset())
 
     @property
     def ordered(self) -> ControlState:
         """What people have ordered, as far as is known."""
         return self.control_state or ControlState()
+
+    @property
+    def paused_rules(self) -> frozenset[str]:
+        """The names of the rules that pause."""
+        if self.ruling[0] is not self.policy.rules:
+            self.ruling = self.policy.rules, frozenset(rule.name for rule in self.policy.rules if rule.pause)
+        return self.ruling[1]
 
     def selected_by(self, node_name: str) -> Mapping[PauseScope, Pause]:
         """Return the pauses that select a node by its labels."""
@@ -187,7 +196,7 @@ class _RulePaused(FlowGuard):
         return f"rule {flow.rule}"
 
     def blocks(self, flow: FlowKey) -> bool:
-        return flow.rule != "" and any(rule.pause and rule.name == flow.rule for rule in self._grounds.policy.rules)
+        return flow.rule in self._grounds.paused_rules
 
 
 class _SelectorPaused(FlowGuard):
@@ -385,7 +394,7 @@ class Guards(GuardList):
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy."""
         self._grounds.policy = policy
-        paused = [rule.name for rule in policy.rules if rule.pause]
+        paused = self._grounds.paused_rules
         self._rules_blocked.note({rule: _Blocked(now, math.inf, f"rule {rule}") for rule in paused}, now)
 
     def pauses(self) -> dict[str, float]:

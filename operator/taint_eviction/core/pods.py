@@ -177,10 +177,10 @@ class FailedAttempts:
     """The failed attempts to evict one pod so far: how many, since when, and the answer to the last one.
 
     A policy may use the eviction API first, and delete the pod once budgets, or admission, have refused it for long
-    enough. This patience is the sum of the spans from one refusal to the next, whatever other answers lie between. A
-    span counts at most the pauses that were planned within it and a few seconds for the calls: a stall, or a wait for a
-    limit or a worker, adds nothing, nor do refusals while the virtual machine in the pod moves away. A pause that would
-    end the patience needs no other refusal, if no other answer has come since.
+    enough. This patience adds up the spans from one refusal to the next; other answers between two refusals do not
+    interrupt it. A span counts at most the pauses that were planned within it and a few seconds for the calls: a stall,
+    or a wait for a limit or a worker, adds nothing, nor do refusals while the virtual machine in the pod moves away. A
+    pause that would end the patience needs no other refusal, if no other answer has come since.
 
     ``block``: a budget forbids it for now. None: the attempt failed for another reason. ``asked``: the last attempt
     asked the eviction API; ``refused``: budgets or admission refused it. ``ask_again_at``: when a budget may be asked

@@ -49,11 +49,11 @@ class EvictionLoops:
         if controller is None or controller.kind != _DAEMON_SET:
             return False
         self._forget_ended(now.at)
-        pair = namespace, controller.uid, node_name
-        before = self._series.pop(pair, None) or _Series((), told=False)
+        key = namespace, controller.uid, node_name
+        before = self._series.pop(key, None) or _Series((), told=False)
         latest = (*before.evicted_at, now.at)[-LOOP_EVICTIONS:]
         loops = len(latest) == LOOP_EVICTIONS and latest[-1] - latest[0] <= LOOP_SECONDS
-        self._series[pair] = _Series(latest, before.told or loops)
+        self._series[key] = _Series(latest, before.told or loops)
         if len(self._series) > _MAX_REMEMBERED:
             del self._series[next(iter(self._series))]
         return loops and not before.told

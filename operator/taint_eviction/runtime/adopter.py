@@ -434,8 +434,8 @@ class Adopter:
         return min(self._queue, key=last_and_timer)
 
     def _is_by_owner(self, ref: PodRef) -> bool:
-        """Return whether an owner can bring such countdowns about without end: the pod came to its node, or was
-        changed, after its taint, or is held for ever, or it was marked again and again, or is gone by now.
+        """Return whether an owner can bring such countdowns about without end. That is so if the pod came to its node
+        after the taint, was changed after it, is held for ever, has been marked again and again, or is gone.
         """
         record = self._pods.find(ref)
         if record is None or self._times[ref] > _OFTEN:

@@ -161,8 +161,8 @@ class SupervisedWatch:
                 up.cancel()
 
     async def _stay_fresh(self, listed: Listed) -> None:
-        """List again every few minutes, sooner when a list lacks what is known or the watch has brought nothing for
-        long, and at once when it had a gap.
+        """List again every few minutes; sooner if a list lacks an object that is known, or if the watch has brought
+        nothing for a while; and at once after a gap of the watch.
 
         Raise ``WatchEnded`` if the watch does not bring what a list shows.
         """

@@ -55,6 +55,11 @@ class Played:
         """The first rule that was broken, "" if none was."""
         return self.violations[0].rule if self.violations else ""
 
+    @property
+    def evicted(self) -> list[tuple[int, str]]:
+        """The evicted pods, each with the second in which it was."""
+        return [(round(entry.at), entry.subject) for entry in self.timeline if entry.what is What.EVICTED]
+
 
 def as_text(document: JsonObject) -> str:
     """Write a document as a scenario file."""
